@@ -40,6 +40,7 @@ from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.world import World
 from holdfast.core.client_type import ClientType
 from holdfast.core.config import Config, is_loopback
+from holdfast.core.errors import BrokerBusyError
 from holdfast.core.share_name import is_shared, parse_shared
 
 log = logging.getLogger(__name__)
@@ -101,6 +102,12 @@ NOBODY: Final[Mapping[ClientType, Identity]] = {
 }
 """Clients without a credential: one identity is as good as another."""
 
+NOT_LOOKED_AT: Final[Mapping[DenialReason, str]] = {
+    DenialReason.BUSY: "more passwords wait to be checked than are taken; ask again in a moment",
+    DenialReason.BANNED: "too many logins from this address have failed; it is asked again later",
+}
+"""Who reads the log goes on with the same password once it is."""
+
 Later = Callable[[Identity | Denial], None]
 
 
@@ -159,7 +166,7 @@ class Access:
 
     async def identify(self, user_name: str, password: str, peer: str) -> Identity | None:
         """Who administers or reads with this password; `None`: nobody. Fails like any login
-        does."""
+        does. Raises `BrokerBusyError` if it is not looked at now, and may be right."""
         login = Login(
             client_identifier="", user_name=user_name, password=password.encode(), peer=peer
         )
@@ -171,7 +178,11 @@ class Access:
                 decided.set_result(decision)
 
         decision = self._by_name(user_name, login, decide) or await decided
-        return decision if isinstance(decision, Identity) else None
+        if isinstance(decision, Identity):
+            return decision
+        if decision.reason in NOT_LOOKED_AT:
+            raise BrokerBusyError(NOT_LOOKED_AT[decision.reason])
+        return None
 
     def is_known(self, user_name: str) -> bool:
         """True if there is a credential of this name."""

@@ -10,6 +10,7 @@ from holdfast.broker.access.access import Denial, Identity, Login
 from holdfast.broker.access.denial_reason import DenialReason
 from holdfast.broker.access.login_outcome import LoginOutcome
 from holdfast.broker.counts import Event
+from holdfast.core.errors import BrokerBusyError
 from holdfast.core.limits import PASSWORD_CHECKS_AT_ONCE
 from tests.unit.broker.access.builders import PEER, Doorway
 
@@ -296,6 +297,19 @@ def test_an_administrator_is_known_by_its_password(door: Doorway) -> None:
     assert asyncio.run(ask("root", "wrong")) is None
     assert asyncio.run(ask("gate", "open sesame")) is False
     assert asyncio.run(ask("nobody", "word")) is None
+
+
+def test_who_asks_over_http_while_nobody_is_looked_at_is_told_to_come_back(
+    door: Doorway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as full:
+        full.setattr(passwords, "PASSWORD_CHECKS_WAITING_MAXIMUM", 0)
+        with pytest.raises(BrokerBusyError, match="ask again in a moment"):
+            asyncio.run(door.access.identify("gate", "open sesame", PEER))
+    for number in range(3):
+        assert door.log_in("gate", f"guess {number}") == WRONG
+    with pytest.raises(BrokerBusyError, match="too many logins from this address have failed"):
+        asyncio.run(door.access.identify("gate", "open sesame", PEER))
 
 
 def test_a_login_shows_no_password() -> None:
