@@ -109,7 +109,9 @@ class Visit(asyncio.Protocol):
         if not self.transport.is_closing():
             self.transport.write(data)
 
-    def publish(self, topic: str, payload: bytes, qos: int = 0, identifier: int = 0) -> None:
+    def publish(
+        self, topic: str, payload: bytes, qos: int = 0, identifier: int = 0, **fields: Any
+    ) -> None:
         """One message."""
         self.send(
             "publish",
@@ -119,6 +121,7 @@ class Visit(asyncio.Protocol):
             dup=False,
             topic_name=topic,
             payload=payload,
+            **fields,
         )
 
     def _answer(self, kind: str, fields: dict[str, Any]) -> None:

@@ -174,7 +174,7 @@ class Link:
         """As it was read for this attempt."""
         self._wish: Wish | None = None
         self._pinged_at_us = 0
-        self._moved = (0, 0, 0)
+        self._moved = (0, 0)
         self._moved_at_us = 0
         self._is_removed = False
         self._questions: Questions | None = None
@@ -233,8 +233,7 @@ class Link:
         if granted.keep_alive_s and now_us - self._pinged_at_us >= interval_us:
             self._pinged_at_us = now_us
             self._write(connection, "pingreq", {})
-        lost = self._kernel.inbox.lost(connection.handle)
-        moved = (self.queue.mark(), self.queue.acknowledged(), lost)
+        moved = (self.queue.mark(), self.queue.acknowledged())
         is_waiting = self.queue.in_flight() > 0 or self._is_asking()
         if moved != self._moved or not is_waiting:
             self._moved, self._moved_at_us = moved, now_us
