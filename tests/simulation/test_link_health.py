@@ -2,6 +2,8 @@
 
 import asyncio
 
+import msgspec
+
 from holdfast.broker.bridge.link import State
 from tests.simulation.remote import Bridged, Remote, with_remote
 
@@ -24,3 +26,17 @@ def test_messages_that_are_dropped_here_are_no_progress_of_what_waits_there() ->
     remote = Remote()
     remote.silent_about = {"publish"}
     with_remote(body, remote)
+
+
+def test_a_keep_alive_of_a_second_ends_no_connection() -> None:
+    async def body(bridged: Bridged) -> None:
+        bridges, bridge = bridged.server.stages.bridges, bridged.link.bridge
+        for tenth in range(10):
+            bridges.put(msgspec.structs.replace(bridge, name=f"c{tenth}"), 1)
+            await sleep(0.1)
+        await sleep(60)
+        assert {link.counts.connections for link in bridges.links()} == {1}
+        pings = len(bridged.remote.all("pingreq"))
+        assert pings / len(bridged.remote.visits) <= 62
+
+    with_remote(body, keep_alive_s=1)

@@ -229,8 +229,9 @@ class Link:
         connection, granted = self._connection, self.granted
         if connection is None or granted is None:
             return True
-        interval_us = granted.keep_alive_s * SECOND_US
-        if granted.keep_alive_s and now_us - self._pinged_at_us >= interval_us:
+        # The next sweep, a second later, would be too late [MQTT-3.1.2-20].
+        is_due = now_us + SECOND_US - self._pinged_at_us > granted.keep_alive_s * SECOND_US
+        if granted.keep_alive_s and is_due:
             self._pinged_at_us = now_us
             self._write(connection, "pingreq", {})
         moved = (self.queue.mark(), self.queue.acknowledged())
