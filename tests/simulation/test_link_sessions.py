@@ -182,3 +182,25 @@ def test_a_session_is_there_for_as_long_as_the_remote_has_granted(
         assert pair.collector.payloads(qos=2) == [b"1", b"2"]
 
     with_pair(body, far={"session_expiry_maximum_s": KEPT_S})
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_a_session_that_is_gone_after_a_restart_was_forgotten(*, crashes: bool) -> None:
+    async def body(bridged: Bridged) -> None:
+        for is_kept in (True, False):
+            bridged.remote.connack = {"session_present": is_kept}
+            await bridged.restart(crashes=crashes)
+            assert bridged.link.state is State.CONNECTED
+            assert bridged.link.counts.sessions_forgotten == (not is_kept)
+
+    with_remote(body, config=replace(CONFIG, bridges_storage="FILE_NATIVE"))
+
+
+def test_a_session_that_is_begun_anew_is_not_forgotten() -> None:
+    async def body(bridged: Bridged) -> None:
+        bridged.remote.visit.transport.abort()
+        await sleep(2)
+        assert len(bridged.remote.visits) == 2
+        assert bridged.link.counts.sessions_forgotten == 0
+
+    with_remote(body, clean_start=True)

@@ -473,8 +473,9 @@ class Link:
         # Under that name the remote keeps the session.
         self._identifier = granted.client_identifier or self._identifier
         self.counts.connections += 1
-        if not granted.session_present and self.counts.connections > 1:
-            self.counts.sessions_forgotten += 1
+        assert self._wish is not None, "CONNECT went out before"
+        is_expected = self.queue.is_known_to_remote() and not self._wish.clean_start
+        self.counts.sessions_forgotten += is_expected and not granted.session_present
         self._connections.enter(connection, Phase.ACCEPTED)
         released = self.queue.connected(connection.handle, granted, self._identifier, now_us)
         config = self._config()
@@ -496,7 +497,6 @@ class Link:
         self.queue.asks((*questions.gone, *questions.wanted), now_us)
         self._ask(connection, questions, now_us)
         self._note(now_us, "connected", connection.peer)
-        assert self._wish is not None, "CONNECT went out before"
         for detail in terms.otherwise(self._wish, granted):
             self._note(now_us, "granted otherwise", detail)
         for topic_filter in questions.too_large:

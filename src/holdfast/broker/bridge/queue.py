@@ -110,9 +110,15 @@ class BridgeQueue:
         remote has nevertheless is not to be resumed: it has packet identifiers that mean other
         messages, and would hand on none that comes under one of them (MQTT 5 section 4.1). Before
         MQTT 5 whoever begins anew cannot have a session that lasts, so there it is."""
-        session_of = self.record.session_of
-        is_other = session_of is not None and not is_named(self._bridge, session_of)
+        is_begun = self.record.session_of is not None
+        is_other = is_begun and not self.is_known_to_remote()
         return is_other and self._bridge.mqtt_version == 5
+
+    def is_known_to_remote(self) -> bool:
+        """True if a session under the bridge's client identifier was this queue's on the latest
+        connection: the remote still has it, unless it has forgotten it."""
+        session_of = self.record.session_of
+        return session_of is not None and is_named(self._bridge, session_of)
 
     def connected(
         self, connection: int, granted: Granted, client_identifier: str, now_us: int
