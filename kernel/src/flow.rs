@@ -320,6 +320,8 @@ pub enum Refusal {
     NotAuthorized,
     /// The log has no room for it.
     NoRoom,
+    /// Its topic is new, and the log has as many as it may have.
+    TooManyTopics,
     /// It does not have the checksum that it came with.
     Damaged,
     /// Nothing is in flight under this packet identifier.

@@ -9,8 +9,10 @@
     reason = "a test may stop at what it did not expect"
 )]
 
-use holdfast_kernel::flow::{Arrivals, Fate, NoticeKind, Outgoing, Publish, Span, Target, Terms};
-use holdfast_kernel::flow::{Message, Messages};
+use holdfast_kernel::flow::{
+    Acknowledgement, Arrivals, Departure, Fate, Message, Messages, NoticeKind, Outgoing, Publish, Refusal, Span, Step,
+    Target, Terms,
+};
 use holdfast_kernel::ids::{Connection, KeySlot, Location, Offset, Party, Queue, Timestamp};
 use holdfast_kernel::mqtt::inbox::Inbox;
 use holdfast_kernel::mqtt::outbox::Outboxes;
@@ -220,6 +222,22 @@ fn where_no_hops_are_counted_contents_that_come_again_are() {
         taken(&mut outboxes, Timestamp(0));
         assert_eq!(outboxes.carried(HERE), Carried { sent: 5, repeated: 0, again, passing: 5 }, "{version:?}");
     }
+}
+
+#[test]
+fn another_server_is_told_what_is_refused_for_ever_and_not_what_finds_no_room() {
+    let mut outboxes = carrying(Version::V5, 10_000);
+    let refusals = [Refusal::NoRoom, Refusal::TooManyTopics, Refusal::NotAuthorized];
+    let departures = [Step::Acknowledged, Step::Received].into_iter().flat_map(|step| {
+        (1..).zip(refusals).map(move |(packet_identifier, refusal)| {
+            let (connection, refusal) = (THERE, Some(refusal));
+            Departure::Acknowledgement(Acknowledgement { connection, step, packet_identifier, refusal })
+        })
+    });
+    let mut outgoing = Outgoing { departures: departures.collect() };
+    outboxes.encode(&mut outgoing, &mut Nothing, Timestamp(0)).unwrap();
+    let answers = |kind| [[kind, 3, 0, 2, 0x97], [kind, 3, 0, 3, 0x87]].concat();
+    assert_eq!(taken(&mut outboxes, Timestamp(0)), [answers(0x40), answers(0x50)].concat());
 }
 
 #[test]

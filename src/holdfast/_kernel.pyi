@@ -1079,7 +1079,7 @@ class Deliveries:
     def awaits_commit(self) -> bool:
         """True if a message or an answer waits until the log is durable further on: the committer should be woken.
         Acknowledgement progress of QoS 1 does not make it true; nobody waits for that."""
-    def refused(self) -> list[tuple[int, Literal["NoRoom", "Damaged"], int]]:
+    def refused(self) -> list[tuple[int, Literal["NoRoom", "TooManyTopics", "Damaged"], int]]:
         """(connection, why, how many): messages and entries that were not taken since the last call. An older MQTT client
         cannot be told, and is to be closed."""
     def at_fault(self) -> list[int]:

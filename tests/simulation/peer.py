@@ -12,7 +12,7 @@ from holdfast.broker.assemble import assemble
 from holdfast.broker.server import Server
 from holdfast.broker.store.tables import parse_loss
 from holdfast.core.config import Config
-from holdfast.kernel import decode_packets, encode_packet
+from holdfast.kernel import SimulatedDisk, decode_packets, encode_packet
 from holdfast.testing.hardships import Hardships
 from holdfast.testing.loop import VirtualLoop, simulate
 from holdfast.testing.world import BrokerMachine
@@ -104,6 +104,11 @@ class Stand:
         """The broker's present life."""
         assert isinstance(self._machine.life, Server)
         return self._machine.life
+
+    @property
+    def disk(self) -> SimulatedDisk:
+        """What its log is on."""
+        return self._machine.disk
 
     async def connect(
         self, name: str, version: int = 5, *, clean: bool = False, **properties: Any

@@ -258,12 +258,11 @@ impl Outboxes {
                 Departure::Encoded(connection, bytes) => self.write(connection, &bytes),
                 Departure::Acknowledgement(acknowledgement) => {
                     let Some(outbox) = self.outboxes.get_mut(acknowledgement.connection) else { continue };
-                    let version = outbox.writer.version;
-                    if is_refusal(&acknowledgement) && version < Version::V5 {
+                    if is_kept_by_peer(&acknowledgement, &outbox.writer) {
                         continue;
                     }
                     let before = outbox.bytes.len();
-                    put_acknowledgement(&acknowledgement, version, &mut outbox.bytes);
+                    put_acknowledgement(&acknowledgement, outbox.writer.version, &mut outbox.bytes);
                     self.counters.bytes_encoded += count(outbox.bytes.len() - before);
                     self.counters.acknowledgements_sent += 1;
                 }
@@ -460,12 +459,15 @@ impl Outbox {
     }
 }
 
-/// True for what would read as "taken" without its reason code: older versions cannot be told that the log has no
-/// room, and may send again to one that has. What they may not publish is acknowledged all the same ([MQTT-3.3.5-2] of
-/// 3.1.1), since they would send it for ever. PUBCOMP ends its exchange whatever its reason code.
-fn is_refusal(acknowledgement: &Acknowledgement) -> bool {
-    let answers_publish = matches!(acknowledgement.step, Step::Acknowledged | Step::Received);
-    acknowledgement.refusal.is_some_and(|refusal| refusal != Refusal::NotAuthorized) && answers_publish
+/// True for what is not told, so that the peer keeps its message and sends it again. Older versions cannot be told
+/// that the log has no room: without its reason code that would read as "taken". Another server is not told either,
+/// since nobody there would send again what was refused. What older versions may not publish is acknowledged all the
+/// same ([MQTT-3.3.5-2] of 3.1.1), since they would send it for ever. PUBCOMP ends its exchange whatever its reason
+/// code.
+fn is_kept_by_peer(told: &Acknowledgement, writer: &Writer) -> bool {
+    let answers_publish = matches!(told.step, Step::Acknowledged | Step::Received);
+    let is_old = writer.version < Version::V5 && told.refusal.is_some_and(|refusal| refusal != Refusal::NotAuthorized);
+    answers_publish && (is_old || writer.carrying.is_some() && told.refusal == Some(Refusal::NoRoom))
 }
 
 /// The terms on which a target gets what passes through; `None` if it does not.

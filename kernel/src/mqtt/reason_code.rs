@@ -40,7 +40,7 @@ pub use codes::*;
 pub fn of(refusal: Refusal) -> u8 {
     match refusal {
         Refusal::NotAuthorized => NOT_AUTHORIZED,
-        Refusal::NoRoom => QUOTA_EXCEEDED,
+        Refusal::NoRoom | Refusal::TooManyTopics => QUOTA_EXCEEDED,
         Refusal::NotInFlight => PACKET_IDENTIFIER_NOT_FOUND,
         Refusal::ByPeer | Refusal::Damaged => UNSPECIFIED_ERROR,
     }

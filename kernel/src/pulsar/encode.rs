@@ -17,7 +17,7 @@ fn error_of(refusal: Refusal) -> (u64, &'static [u8]) {
     match refusal {
         Refusal::NotAuthorized => (4, b"The user's rules do not allow to publish to this topic any more."),
         Refusal::Damaged => (9, b"The message does not have the checksum that it came with."),
-        Refusal::NoRoom | Refusal::NotInFlight | Refusal::ByPeer => (2, b"The log has no room for the message."),
+        _ => (2, b"The log has no room for the message."),
     }
 }
 

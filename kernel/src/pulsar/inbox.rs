@@ -35,7 +35,7 @@ impl Inbox {
     /// Called after append: where an entry found no room, those that its producer sent behind it are refused as well.
     /// In the same turn they have found none either: the disk is asked once in a second at most.
     pub fn refuse_behind(&mut self, arrivals: &Arrivals) {
-        let no_room = |publish: &&Publish| publish.fate == Fate::Refused(Refusal::NoRoom);
+        let no_room = |one: &&Publish| matches!(one.fate, Fate::Refused(Refusal::NoRoom | Refusal::TooManyTopics));
         for publish in arrivals.publishes.iter().filter(no_room) {
             if let (Some(entry), Ok(peer)) = (arrivals.entry_of(publish), self.decoder(publish.connection)) {
                 peer.refuse_producer(entry.producer);

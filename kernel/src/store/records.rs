@@ -137,12 +137,11 @@ impl Records {
             let is_behind = rows_end && publish.row.is_some();
             match if is_behind { Ok(false) } else { self.append_publish(publish, arrivals, now) } {
                 Ok(true) => {}
-                Ok(false) | Err(Error::Disk { full: true, .. } | Error::Invalid(_)) => {
-                    publish.fate = Fate::Refused(Refusal::NoRoom);
-                    rows_end |= publish.row.is_some();
-                }
+                Ok(false) | Err(Error::Disk { full: true, .. }) => publish.fate = Fate::Refused(Refusal::NoRoom),
+                Err(Error::Invalid(_)) => publish.fate = Fate::Refused(Refusal::TooManyTopics),
                 Err(error) => result = result.and(Err(error)),
             }
+            rows_end |= publish.row.is_some() && publish.fate != Fate::Accepted;
         }
         arrivals.publishes = publishes;
         result

@@ -10,7 +10,7 @@ from holdfast.broker.mqtt.closing import Closing
 from holdfast.broker.pulsar.closing import PulsarClosing
 from holdfast.broker.sockets.connection import Connection, Connections
 
-NotTaken = Literal["NoRoom", "Damaged"]
+NotTaken = Literal["NoRoom", "TooManyTopics", "Damaged"]
 """Why, as the kernel says it."""
 
 

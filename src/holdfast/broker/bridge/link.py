@@ -86,6 +86,8 @@ class Failure(StrEnum):
     """The connection ended without a word."""
     LOOP = "loop"
     """What was sent on it came back."""
+    NO_ROOM = "no_room"
+    """The disk here has no room for what came on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ class LinkCounts:
     sessions_forgotten: int = 0
     subscriptions_refused: int = 0
     inbound: int = 0
-    """Messages from the remote over connections that have ended."""
+    """Messages from the remote over connections that have ended, without what found no room."""
     inbound_lost: int = 0
     """Messages from the remote: carried too often already, or without a topic to become."""
 
@@ -360,6 +362,11 @@ class Link:
         self._kernel.inbox.release(connection.handle)
         return None
 
+    def not_taken(self, count: int) -> None:
+        """So many messages that came have found no room here: the remote keeps them."""
+        self.counts.inbound -= count
+        self._blame(Failure.NO_ROOM, "the disk here is full, or far behind")
+
     def last_words(self, connection: Connection, reason_code: int) -> bytes:
         """What the remote is told when this side ends the connection."""
         if not self.last_error:
@@ -441,8 +448,9 @@ class Link:
         is_refused = self._mark_before is not None and self.queue.mark() > self._mark_before
         if has_lasted or is_refused or self.queue.acknowledged() > self._acknowledged_before:
             return True
-        # What came ahead of a broken packet has not been answered, and comes again with it.
-        if self._failure is Failure.PROTOCOL:
+        # What came ahead of a broken packet has not been answered, and comes again with it; and so
+        # does what found no room here.
+        if self._failure in (Failure.PROTOCOL, Failure.NO_ROOM):
             return False
         if self._kernel.inbox.taken(connection.handle):
             return True

@@ -86,6 +86,9 @@ class Trial:
             self._answer.set_result(read_connack(packet.fields, self._wish))
         self._connections.close(connection, self._goodbye())
 
+    def not_taken(self, _count: int) -> None:
+        """It is subscribed to nothing, and nothing comes."""
+
     def last_words(self, _connection: Connection, reason_code: int) -> bytes:
         """DISCONNECT: nothing of the session outlives the connection."""
         self._failed(f"the connection was ended: {reason_name(reason_code)}")

@@ -67,13 +67,21 @@ class Closing:
         self._rest(connection, Ending.SHUT_DOWN, now_us, reason_name(reason_code))
         self._connections.close(connection, words)
 
-    def refused(self, handle: int, _why: str, times: int, now_us: int) -> None:
+    def refused(self, handle: int, why: str, times: int, now_us: int) -> None:
         """The log had no room for so many messages of it. MQTT 5 says so in PUBACK or PUBREC; older
         versions have no way to say it, and an acknowledgement would be a lie [MQTT-4.3.2-2 of
-        3.1.1], so they are closed."""
+        3.1.1], so they are closed. So is a connection with another broker, which would drop what is
+        refused: it is told nothing, and sends it again on the next connection. Only of what would
+        find no place then either it is told."""
         self._counts.add(Event.PUBLISHES_REFUSED, ReasonCode.QUOTA_EXCEEDED, times)
         connection = self._connections.get(handle)
-        if connection is not None and connection.protocol_version < 5:
+        if connection is None:
+            return
+        has_to_end = connection.protocol_version < 5
+        if connection.opener is not None and why == "NoRoom":
+            connection.opener.not_taken(times)
+            has_to_end = True
+        if has_to_end:
             self.expel(connection, ReasonCode.QUOTA_EXCEEDED, now_us)
 
     def contradicted(self, handle: int, now_us: int) -> None:

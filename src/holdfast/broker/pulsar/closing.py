@@ -19,7 +19,11 @@ from holdfast.broker.stages import KernelStages
 from holdfast.protocols.pulsar.refusals import Refusal
 
 log = logging.getLogger(__name__)
-REFUSALS: Final = {"NoRoom": Refusal.NO_ROOM, "Damaged": Refusal.DAMAGED}
+REFUSALS: Final = {
+    "NoRoom": Refusal.NO_ROOM,
+    "TooManyTopics": Refusal.NO_ROOM,
+    "Damaged": Refusal.DAMAGED,
+}
 """By what the kernel calls them."""
 DISCONNECTED: Final = FrequentEvent(log, "Pulsar client disconnected")
 

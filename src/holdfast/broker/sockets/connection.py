@@ -86,6 +86,9 @@ class Opener(Protocol):
         """A control packet has come; returns the reason code if the connection has to end for it.
         Who takes one releases the connection."""
 
+    def not_taken(self, count: int) -> None:
+        """So many messages that came on it have found no room; it is about to be ended for that."""
+
     def last_words(self, connection: "Connection", reason_code: int) -> bytes:
         """What the other end is told before the connection is closed for this reason."""
 
