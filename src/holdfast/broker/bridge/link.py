@@ -6,7 +6,8 @@ Never: sees a message; those pass the stages like anybody's.
 Invariants:
 1. There is at most one connection or attempt, and a time when the next one begins unless the bridge
    is stopped.
-2. What waited on the shelf is written before anything that is read from the log (S1.58).
+2. What waited on the shelf when the remote accepted the connection is written before anything that
+   is read from the log (S1.58); what comes to the shelf from then on keeps nothing back.
 3. A connection on which nothing moves although something could, is ended: health is acknowledged
    progress, and not that a socket is open.
 
@@ -169,6 +170,8 @@ class Link:
         self._mark_before: int | None = None
         """... how far the queue was, if something was in flight: then only an answer to that takes
         it further, and a refusal is one, too."""
+        self._passing_before = 0
+        """How many messages of QoS 0 had come by then."""
         self._timer: asyncio.TimerHandle | None = None
         self._attempt: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
@@ -216,11 +219,13 @@ class Link:
             self._attempt.cancel()
 
     def turn(self) -> bool:
-        """Called in each turn while it drains: lets messages go once the shelf is empty. False once
-        that is done."""
+        """Called in each turn while it drains: lets messages go once what waited on the shelf has
+        left it. False once that is done."""
         if self.state is not State.DRAINING:
             return False
-        if self.queue.shelved()[0] or self._is_asking() or not self.queue.is_noted():
+        # The oldest leave it first, so as many as have come since are those.
+        came = self.queue.carried().passing - self._passing_before
+        if self.queue.shelved()[0] > came or self._is_asking() or not self.queue.is_noted():
             return True
         self.state = State.CONNECTED
         self._give(True)
@@ -478,6 +483,7 @@ class Link:
         self.granted, self.connected_at_us = granted, now_us
         self._acknowledged_before = self.queue.acknowledged()
         self._mark_before = self.queue.mark() if self.queue.in_flight() else None
+        self._passing_before = self.queue.carried().passing
         # Under that name the remote keeps the session.
         self._identifier = granted.client_identifier or self._identifier
         self.counts.connections += 1
