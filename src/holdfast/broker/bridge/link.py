@@ -35,7 +35,14 @@ from holdfast.core.config import Config
 from holdfast.core.units import SECOND_US
 from holdfast.kernel import Packet, encode_packet, key_slot
 from holdfast.protocols.mqtt.reason_code import ReasonCode, reason_name
-from holdfast.protocols.mqtt.remote import Granted, Refused, Wish, connect, read_connack
+from holdfast.protocols.mqtt.remote import (
+    Granted,
+    Refused,
+    Wish,
+    connect,
+    read_connack,
+    reason_told,
+)
 
 log = logging.getLogger(__name__)
 
@@ -347,9 +354,7 @@ class Link:
             case "pingresp":
                 pass
             case "disconnect":
-                said = fields["properties"].get("reason_string", "")
-                name = reason_name(fields["reason_code"])
-                told = f"the remote ended it: {name}{': ' if said else ''}{said}"
+                told = f"the remote ended it: {reason_told(fields)}"
                 self._blame(Failure.DISCONNECTED, told)
                 connection.transport.abort()
                 return None

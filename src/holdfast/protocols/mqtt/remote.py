@@ -102,9 +102,7 @@ def read_connack(fields: Mapping[str, Any], wish: Wish) -> Granted | Refused:
     """What a CONNACK says to a client that has asked for this."""
     code, properties = fields["reason_code"], fields["properties"]
     if code != ReasonCode.SUCCESS:
-        said = properties.get("reason_string", "")
-        name = reason_name(code)
-        return Refused(reason_code=code, reason=f"{name}: {said}" if said else name)
+        return Refused(reason_code=code, reason=reason_told(fields))
     return Granted(
         session_present=fields["session_present"] and not wish.clean_start,
         receive_maximum=properties.get("receive_maximum", RECEIVE_MAXIMUM_DEFAULT),
@@ -117,3 +115,15 @@ def read_connack(fields: Mapping[str, Any], wish: Wish) -> Granted | Refused:
         session_expiry_s=properties.get("session_expiry_interval"),
         wildcards_available=properties.get("wildcard_subscription_available", 1) == 1,
     )
+
+
+def reason_told(fields: Mapping[str, Any]) -> str:
+    """What a server's CONNACK or DISCONNECT says of why, for people: the name of its reason code,
+    its own words, and where it sends its clients."""
+    properties = fields["properties"]
+    told = reason_name(fields["reason_code"])
+    if said := properties.get("reason_string"):
+        told += f": {said}"
+    if elsewhere := properties.get("server_reference"):
+        told += f" (server reference: {elsewhere})"
+    return told

@@ -7,7 +7,14 @@ import pytest
 
 from holdfast.kernel import decode_packets, encode_packet
 from holdfast.protocols.mqtt.reason_code import ReasonCode
-from holdfast.protocols.mqtt.remote import Granted, Refused, Wish, connect, read_connack
+from holdfast.protocols.mqtt.remote import (
+    Granted,
+    Refused,
+    Wish,
+    connect,
+    read_connack,
+    reason_told,
+)
 
 WISH = Wish(
     client_identifier="c",
@@ -111,3 +118,22 @@ def test_a_refusal_says_whether_it_lasts(code: ReasonCode, lasts: bool) -> None:
 
 def test_a_password_is_not_shown() -> None:
     assert "secret" not in repr(WISH)
+
+
+@pytest.mark.parametrize(
+    ("code", "properties", "told"),
+    [
+        (0x9C, {"server_reference": "b:1883"}, "use_another_server (server reference: b:1883)"),
+        (
+            0x9D,
+            {"reason_string": "for good", "server_reference": "b"},
+            "server_moved: for good (server reference: b)",
+        ),
+        (0xA2, {}, "wildcard_subscriptions_not_supported"),
+        (0xEE, {}, "0xee"),
+    ],
+)
+def test_people_are_told_why_and_where_else(
+    code: int, properties: dict[str, str], told: str
+) -> None:
+    assert reason_told({"reason_code": code, "properties": properties}) == told
