@@ -153,6 +153,28 @@ class Visit(asyncio.Protocol):
                 self.send("pubcomp", packet_identifier=identifier, reason_code=0)
 
 
+class Inquisitive(Remote):
+    """Looks at each packet before it answers."""
+
+    async def listen(self) -> None:
+        """Takes connections from now on."""
+        loop = asyncio.get_running_loop()
+        await loop.create_server(lambda: Inquired(self), REMOTE_HOST, REMOTE_PORT)
+
+    def look(self, visit: Visit, kind: str, fields: Mapping[str, Any]) -> None:
+        """A packet has come."""
+
+
+class Inquired(Visit):
+    """One connection with it."""
+
+    remote: Inquisitive
+
+    def _answer(self, kind: str, fields: dict[str, Any]) -> None:
+        self.remote.look(self, kind, fields)
+        super()._answer(kind, fields)
+
+
 class Bridged(Stand):
     """A broker with one bridge, and what is at the other end of it."""
 

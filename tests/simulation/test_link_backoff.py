@@ -12,7 +12,7 @@ from holdfast.broker.bridge.backoff import LASTING_S
 from holdfast.broker.bridge.link import Failure, State
 from holdfast.kernel import encode_packet
 from holdfast.protocols.mqtt.reason_code import ReasonCode
-from tests.simulation.remote import Bridged, Remote, Visit, with_remote
+from tests.simulation.remote import Bridged, Inquisitive, Remote, Visit, with_remote
 from tests.simulation.whole import CONFIG
 
 sleep = asyncio.sleep
@@ -26,28 +26,6 @@ TOO_LARGE = encode_packet(
     "disconnect", {"reason_code": ReasonCode.PACKET_TOO_LARGE}, protocol_version=5
 )
 SMALLEST = replace(CONFIG, maximum_packet_size_bytes=1024)
-
-
-class Inquisitive(Remote):
-    """Looks at each packet before it answers."""
-
-    async def listen(self) -> None:
-        """Takes connections from now on."""
-        loop = asyncio.get_running_loop()
-        await loop.create_server(lambda: Inquired(self), "10.0.0.2", 1883)
-
-    def look(self, visit: Visit, kind: str, fields: Mapping[str, Any]) -> None:
-        """A packet has come."""
-
-
-class Inquired(Visit):
-    """One connection with it."""
-
-    remote: Inquisitive
-
-    def _answer(self, kind: str, fields: dict[str, Any]) -> None:
-        self.remote.look(self, kind, fields)
-        super()._answer(kind, fields)
 
 
 class Leaving(Inquisitive):

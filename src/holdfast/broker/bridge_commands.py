@@ -19,6 +19,7 @@ from typing import Final
 from msgspec import to_builtins
 from msgspec.structs import replace
 
+from holdfast.broker.bridge import terms
 from holdfast.broker.bridge.asking import divided
 from holdfast.broker.bridge.bridges import BRIDGES_MAXIMUM
 from holdfast.broker.bridge.review import doubts, parse_checked
@@ -168,9 +169,11 @@ def _restrictions(bridge: Bridge, granted: Granted) -> Iterator[str]:
         yield f"the remote takes QoS {granted.maximum_qos} at most: what has more is carried so"
     if not granted.retain_available and any(item.preserve_retain for item in subscriptions):
         yield "the remote retains nothing: preserve_retain has no effect on what goes there"
-    filters = [text for item in bridge.remote_subscriptions for text in item.filters]
-    if not granted.wildcards_available and any("+" in text or "#" in text for text in filters):
-        yield "the remote takes no wildcards, and remote_subscriptions has some"
+    if terms.not_taken(bridge, granted):
+        yield (
+            "the remote takes no wildcards, and remote_subscriptions has some: it is not asked for"
+            " these"
+        )
     _, too_large = divided(bridge, granted)
     if too_large:
         maximum, beginning = granted.maximum_packet_size_bytes, too_large[0][:BEGINNING]

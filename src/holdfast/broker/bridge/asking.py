@@ -35,8 +35,13 @@ class Questions:
 
     def __init__(self, bridge: Bridge, granted: Granted, known: Iterable[str]) -> None:
         """`known` are filters that the session there may have."""
-        packets, self.too_large = divided(bridge, granted)
-        """Filters that are too long for any packet."""
+        packets, too_large = divided(bridge, granted)
+        wild = [
+            (text, ReasonCode.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED)
+            for text in terms.not_taken(bridge, granted)
+        ]
+        self.left_out = [*wild, *((text, ReasonCode.PACKET_TOO_LARGE) for text in too_large)]
+        """Filters that are not asked for, with the reasons."""
         self.wanted = [text for packet in packets for text in filters_of(packet)]
         """The filters of all that is asked for, and ..."""
         self.gone = [text for text in known if text not in set(self.wanted)]
@@ -87,9 +92,10 @@ def divided(bridge: Bridge, granted: Granted) -> tuple[list[Asked], list[str]]:
 
 
 def withdrawn(filters: Iterable[str], bridge: Bridge, granted: Granted) -> list[list[str]]:
-    """The filters of each UNSUBSCRIBE, in order; one that is too long for any is left out, since
-    this remote cannot have been asked for it."""
-    sized = [(len(text.encode()) + LENGTH_BYTES, text) for text in filters]
+    """The filters of each UNSUBSCRIBE, in order; one that is too long for any, or not taken, is
+    left out, since this remote cannot have been asked for it."""
+    taken = (text for text in filters if terms.is_taken(text, granted))
+    sized = [(len(text.encode()) + LENGTH_BYTES, text) for text in taken]
     return _packed(sized, bridge.mqtt_version, granted.maximum_packet_size_bytes)[0]
 
 

@@ -518,8 +518,8 @@ class Link:
         self._note(now_us, "connected", connection.peer)
         for detail in terms.otherwise(self._wish, granted):
             self._note(now_us, "granted otherwise", detail)
-        for topic_filter in questions.too_large:
-            self._refused(topic_filter, ReasonCode.PACKET_TOO_LARGE, now_us)
+        for topic_filter, code in questions.left_out:
+            self._refused(topic_filter, code, now_us)
         self.state = State.DRAINING
         self._give(False)
         if self.turn():

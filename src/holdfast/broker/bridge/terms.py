@@ -130,6 +130,18 @@ def inbound(bridge: Bridge) -> Rewriting:
     return _rewriting(bridge, bridge.remote_subscriptions)
 
 
+def is_taken(topic_filter: str, granted: Granted) -> bool:
+    """False for a filter that the remote cannot have been asked for: with wildcards, of which it
+    takes none. A SUBSCRIBE with one of those ends the connection [MQTT 5 section 3.2.2.3.11]."""
+    return granted.wildcards_available or not ("+" in topic_filter or "#" in topic_filter)
+
+
+def not_taken(bridge: Bridge, granted: Granted) -> list[str]:
+    """The filters that the remote is not asked for."""
+    filters = (text for item in bridge.remote_subscriptions for text in item.filters)
+    return [text for text in dict.fromkeys(filters) if not is_taken(text, granted)]
+
+
 def subscriptions(bridge: Bridge, granted: Granted) -> list[dict[str, Any]]:
     """What SUBSCRIBE asks the remote for."""
     is_new = bridge.mqtt_version == 5
@@ -148,7 +160,7 @@ def subscriptions(bridge: Bridge, granted: Granted) -> list[dict[str, Any]]:
                     "retain_handling": 1 if is_new else 0,
                 },
             )
-    return list(found.values())
+    return [item for item in found.values() if is_taken(item["topic_filter"], granted)]
 
 
 def _rewriting(bridge: Bridge, items: Iterable[BridgeSubscription]) -> Rewriting:
