@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from holdfast.broker.bridge.circulation import AGAIN_RATE
-from holdfast.broker.bridge.link import Failure, Link, State
+from holdfast.broker.bridge.failure import Failure
+from holdfast.broker.bridge.link import Link, State
 from holdfast.testing.hardships import Hardships
 from holdfast.testing.loop import VirtualLoop, simulate
 from tests.simulation.pair import Device, connect

@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 
-from holdfast.broker.bridge.link import Failure, State
+from holdfast.broker.bridge.failure import Failure
+from holdfast.broker.bridge.link import State
 from holdfast.kernel import encode_packet
 from holdfast.protocols.mqtt.reason_code import ReasonCode
 from tests.simulation.remote import (

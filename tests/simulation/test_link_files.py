@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast.broker.bridge.link import Failure, Link, State
+from holdfast.broker.bridge.failure import Failure
+from holdfast.broker.bridge.link import Link, State
 from holdfast.core.bridge import TEXT_BYTES_MAXIMUM, Tls
 from holdfast.core.limits import CONNECT_TIMEOUT_S
 from holdfast.testing.hardships import Hardships

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from holdfast.broker.bridge import backoff
-from holdfast.broker.bridge.link import Failure, State
+from holdfast.broker.bridge.failure import Failure
+from holdfast.broker.bridge.link import State
 from holdfast.broker.bridge.queue import PACKET_IDENTIFIER_MAXIMUM
 from holdfast.broker.bridge_commands import BridgeCommands
 from holdfast.core.limits import CONNECT_TIMEOUT_S, DIALLED_ADDRESSES_MAXIMUM

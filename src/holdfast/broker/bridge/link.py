@@ -24,9 +24,12 @@ from typing import Any, Final
 
 from holdfast.broker.bridge import terms
 from holdfast.broker.bridge.asking import Questions
-from holdfast.broker.bridge.backoff import LASTING_S, Backoff, draw_share
+from holdfast.broker.bridge.backoff import Backoff, draw_share
 from holdfast.broker.bridge.circulation import EMPTIED_S, WINDOW_S, Circulation
+from holdfast.broker.bridge.course import Course
+from holdfast.broker.bridge.failure import Failure
 from holdfast.broker.bridge.queue import BridgeQueue
+from holdfast.broker.bridge.suspicion import OF_NO_MESSAGE, Parting, Suspicion
 from holdfast.broker.sockets.connection import Connection, Connections, Opener, Phase
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.world import World
@@ -40,6 +43,7 @@ from holdfast.protocols.mqtt.remote import (
     Refused,
     Wish,
     connect,
+    disconnect,
     read_connack,
     reason_told,
 )
@@ -48,10 +52,6 @@ log = logging.getLogger(__name__)
 
 EVENTS_KEPT: Final = 100
 """Of each bridge, the newest."""
-SERVERS_REASONS: Final = frozenset(
-    {ReasonCode.KEEP_ALIVE_TIMEOUT, ReasonCode.SESSION_TAKEN_OVER, ReasonCode.NOT_AUTHORIZED}
-)
-"""Which of the reasons for which connections are ended only a server may give (table 3-13)."""
 
 
 class State(StrEnum):
@@ -69,33 +69,6 @@ class State(StrEnum):
     CONNECTING = "connecting"
     DRAINING = "draining"
     CONNECTED = "connected"
-
-
-class Failure(StrEnum):
-    """Why an attempt failed, or a connection was lost."""
-
-    UNREACHABLE = "unreachable"
-    """No address, nobody there, or no answer from there."""
-    HANDSHAKE = "handshake"
-    """TLS or WebSocket: such as a certificate that nobody vouches for."""
-    CREDENTIALS = "credentials"
-    """The file that the password stands in could not be read, or is too large for one."""
-    REFUSED = "refused"
-    """CONNACK said no."""
-    SILENT = "silent"
-    """The remote did not answer in time: neither CONNECT nor a sign of life."""
-    STALLED = "stalled"
-    """It acknowledged nothing any more."""
-    PROTOCOL = "protocol"
-    """It broke the protocol."""
-    DISCONNECTED = "disconnected"
-    """It said DISCONNECT."""
-    CLOSED = "closed"
-    """The connection ended without a word."""
-    LOOP = "loop"
-    """What was sent on it came back."""
-    NO_ROOM = "no_room"
-    """The disk here has no room for what came on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +125,8 @@ class Link:
         self.last_error = ""
         self._failure: Failure | None = None
         """What kind of error `last_error` tells of, if it ends the connection."""
+        self._said_code = ReasonCode.SUCCESS.value
+        """The reason code of the remote's DISCONNECT, if it has sent one."""
         self.next_attempt_at_us: int | None = None
         self.connected_at_us: int | None = None
         self.ended_at_us: int | None = None
@@ -172,13 +147,9 @@ class Link:
         self._identifier = queue.known_as(bridge)
         """As what it connects: its own, or what the remote has given it in place of that."""
         self._backoff = Backoff()
-        self._acknowledged_before = 0
-        """What the remote had acknowledged when it accepted the connection, and ..."""
-        self._mark_before: int | None = None
-        """... how far the queue was, if something was in flight: then only an answer to that takes
-        it further, and a refusal is one, too."""
-        self._passing_before = 0
-        """How many messages of QoS 0 had come by then."""
+        self._course: Course
+        """Of its last connection that the remote accepted."""
+        self._suspicion = Suspicion()
         self._timer: asyncio.TimerHandle | None = None
         self._attempt: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
@@ -230,9 +201,11 @@ class Link:
         left it. False once that is done."""
         if self.state is not State.DRAINING:
             return False
-        # The oldest leave it first, so as many as have come since are those.
-        came = self.queue.carried().passing - self._passing_before
-        if self.queue.shelved()[0] > came or self._is_asking() or not self.queue.is_noted():
+        if self._is_asking() or not self.queue.is_noted():
+            return True
+        if self._course.is_alone:
+            return self._tries_one(self._world.now_us())
+        if not self._course.has_drained():
             return True
         self.state = State.CONNECTED
         self._give(True)
@@ -277,15 +250,11 @@ class Link:
 
     def looped(self, detail: str, now_us: int) -> None:
         """What it sends comes back: the connection ends, and the queue waits where it is."""
-        connection = self._connection
-        assert connection is not None, "it is held"
         self.state = State.LOOPING
         self.counts.failures[Failure.LOOP] += 1
-        self._blame(Failure.LOOP, f"what it sends comes back to it: {detail}")
-        self._note(now_us, "looping", self.last_error)
-        words = self._last_words(connection, ReasonCode.SUCCESS)
-        self.ended(connection, self.last_error, now_us)
-        self._connections.close(connection, words)
+        told = f"what it sends comes back to it: {detail}"
+        self._note(now_us, "looping", told)
+        self._end(Failure.LOOP, told, now_us)
 
     def inbound(self) -> tuple[int, int]:
         """Messages from the remote that were taken over since `start`, and those that were not."""
@@ -356,13 +325,14 @@ class Link:
             case "disconnect":
                 told = f"the remote ended it: {reason_told(fields)}"
                 self._blame(Failure.DISCONNECTED, told)
+                self._said_code = fields["reason_code"]
                 connection.transport.abort()
                 return None
             case "fault":
                 told = f"the remote broke the protocol: {fields['reason']}"
                 is_too_large = fields["reason_code"] == ReasonCode.PACKET_TOO_LARGE
                 if is_too_large and self.granted is not None:
-                    told = self._too_large()
+                    told = terms.too_large_here(self._config().maximum_packet_size_bytes)
                 self._blame(Failure.PROTOCOL, told)
                 return int(fields["reason_code"])
             case _:
@@ -400,7 +370,9 @@ class Link:
                 self._backoff.succeeded()
             self.counts.inbound += self._kernel.inbox.taken(connection.handle)
             self.counts.inbound_lost += self._kernel.inbox.lost(connection.handle)
+            parting = self._course.parting(now_us, by_remote=self._is_by_remote())
             self.queue.lost(now_us)
+            self._suspect(parting, self.last_error or reason, now_us)
             self.ended_at_us = now_us
         self._questions = None
         if self.state in (State.STOPPED, State.LOOPING):
@@ -416,6 +388,7 @@ class Link:
         self.next_attempt_at_us = None
         self.state = State.CONNECTING
         self.last_error, self._failure = "", None
+        self._said_code = ReasonCode.SUCCESS.value
         self._wish = None
         self.counts.attempts += 1
         self._attempt = asyncio.get_running_loop().create_task(
@@ -433,6 +406,15 @@ class Link:
             if self.state is State.CONNECTING and self._connection is None:
                 reason = getattr(error, "strerror", None) or str(error) or "no answer in time"
                 self._failed(failure, reason, self._world.now_us())
+
+    def _end(self, failure: Failure, reason: str, now_us: int) -> None:
+        """The connection ends from this side, and there is nothing to reproach the remote with."""
+        connection = self._connection
+        assert connection is not None, "there is one"
+        self._blame(failure, reason)
+        words = self._last_words(connection, ReasonCode.SUCCESS)
+        self.ended(connection, reason, now_us)
+        self._connections.close(connection, words)
 
     def _blame(self, failure: Failure, reason: str) -> None:
         self._failure, self.last_error = failure, reason
@@ -453,10 +435,7 @@ class Link:
     def _is_success(self, connection: Connection, now_us: int) -> bool:
         """Whether a connection that the remote had accepted has got somewhere, or was lost without
         anybody's fault, so that the next wait is the first one again."""
-        assert self.connected_at_us is not None, "it was accepted"
-        has_lasted = now_us - self.connected_at_us >= LASTING_S * SECOND_US
-        is_refused = self._mark_before is not None and self.queue.mark() > self._mark_before
-        if has_lasted or is_refused or self.queue.acknowledged() > self._acknowledged_before:
+        if self._course.has_lasted(now_us) or self._course.is_answered():
             return True
         # What came ahead of a broken packet has not been answered, and comes again with it; and so
         # does what found no room here.
@@ -467,6 +446,41 @@ class Link:
         # What the remote was asked and has not answered may be why it left without a word.
         is_asked = self.queue.in_flight() > 0 or self._is_asking()
         return self._failure is not Failure.DISCONNECTED and not is_asked
+
+    # --- one message alone ----------------------------------------------------------------------
+
+    def _tries_one(self, now_us: int) -> bool:
+        """One message goes once the connection has stood for a while. When that is answered the
+        connection ends, so that all go on the next one; false then."""
+        if not self._course.has_tried(now_us):
+            self._give(self._course.may_send_one(now_us))
+            return True
+        self._suspicion.dispel()
+        self._end(Failure.ALONE, "one message had it to itself, and the rest goes on", now_us)
+        return False
+
+    def _is_by_remote(self) -> bool:
+        """Whether the remote ends the connection for what it was sent, as far as it says why."""
+        if self._failure is Failure.DISCONNECTED:
+            return self._said_code not in OF_NO_MESSAGE
+        return self._failure is None and self.state in (State.DRAINING, State.CONNECTED)
+
+    def _suspect(self, parting: Parting, reason: str, now_us: int) -> None:
+        """What the end of a connection says of the messages that were sent on it."""
+        suspicion = self._suspicion
+        was_raised, offset = suspicion.is_raised, suspicion.ended(parting)
+        if offset is not None:
+            self.queue.refuse(offset)
+            detail = f"offset {offset}: the remote ends each connection at it: {reason}"
+            self._note(now_us, "message refused", detail)
+            # The rest may be as good as ever. A second one in a row says that it may not.
+            if suspicion.refused == 1:
+                self._backoff.succeeded()
+        elif suspicion.is_raised and not was_raised:
+            detail = "each time that some were sent the remote answered nothing and ended it"
+            self._note(now_us, "one message at a time", detail)
+
+    # --- what CONNACK says ----------------------------------------------------------------------
 
     def _answered(self, connection: Connection, fields: dict[str, Any], now_us: int) -> int | None:
         assert self._wish is not None, "CONNECT went out before"
@@ -486,9 +500,8 @@ class Link:
     def _accepted(self, connection: Connection, granted: Granted, now_us: int) -> None:
         bridge, version = self.bridge, self.bridge.mqtt_version
         self.granted, self.connected_at_us = granted, now_us
-        self._acknowledged_before = self.queue.acknowledged()
-        self._mark_before = self.queue.mark() if self.queue.in_flight() else None
-        self._passing_before = self.queue.carried().passing
+        is_alone = self._suspicion.is_raised
+        self._course = Course(self.queue, now_us, is_alone=is_alone)
         # Under that name the remote keeps the session.
         self._identifier = granted.client_identifier or self._identifier
         self.counts.connections += 1
@@ -496,7 +509,8 @@ class Link:
         is_expected = self.queue.is_known_to_remote() and not self._wish.clean_start
         self.counts.sessions_forgotten += is_expected and not granted.session_present
         self._connections.enter(connection, Phase.ACCEPTED)
-        released = self.queue.connected(connection.handle, granted, self._identifier, now_us)
+        who = (connection.handle, granted, self._identifier)
+        released = self.queue.connected(*who, now_us, is_alone=is_alone)
         config = self._config()
         self._kernel.inbox.accept(
             connection.handle,
@@ -556,15 +570,6 @@ class Link:
         self.counts.subscriptions_refused += 1
         self._note(now_us, "subscription refused", f"{topic_filter}: {reason_name(code)}")
 
-    def _too_large(self) -> str:
-        """What the operator is told of a packet above what this broker takes. Before MQTT 5 the
-        remote cannot know of that, and has it waiting until it is taken."""
-        maximum = self._config().maximum_packet_size_bytes
-        return (
-            f"the remote has a packet of more than {maximum} bytes for this broker, which takes no"
-            " larger ones: raise mqtt.maximum_packet_size_bytes here"
-        )
-
     def _give(self, is_giving: bool) -> None:
         assert self._connection is not None, "it is connected"
         self._connection.gives = is_giving
@@ -576,10 +581,7 @@ class Link:
         # Before MQTT 5 DISCONNECT has no reason: it says that all is well.
         if connection.phase is not Phase.ACCEPTED or (is_fault and version < 5):
             return b""
-        if reason_code in SERVERS_REASONS:
-            reason_code = ReasonCode.UNSPECIFIED_ERROR
-        properties = {"session_expiry_interval": 0} if self._is_removed and version == 5 else {}
-        fields = {"reason_code": reason_code, "properties": properties}
+        fields = disconnect(reason_code, version, forgets=self._is_removed)
         return encode_packet("disconnect", fields, protocol_version=version)
 
     def _write(self, connection: Connection, kind: str, fields: dict[str, Any]) -> None:

@@ -33,7 +33,7 @@ from holdfast.broker.store.tables import QueueRecord
 from holdfast.core.bridge import Bridge
 from holdfast.core.loss_reason import LossReason
 from holdfast.core.subscription import Subscription
-from holdfast.kernel import RangeSet, Rewriting, describe_state, unreleased
+from holdfast.kernel import NoticeKind, RangeSet, Rewriting, describe_state, unreleased
 from holdfast.protocols.mqtt.handshake import PACKET_SIZE_BYTES_MAXIMUM, RECEIVE_MAXIMUM_DEFAULT
 from holdfast.protocols.mqtt.remote import Granted
 
@@ -121,10 +121,17 @@ class BridgeQueue:
         return session_of is not None and is_named(self._bridge, session_of)
 
     def connected(
-        self, connection: int, granted: Granted, client_identifier: str, now_us: int
+        self,
+        connection: int,
+        granted: Granted,
+        client_identifier: str,
+        now_us: int,
+        *,
+        is_alone: bool = False,
     ) -> bytes:
-        """The remote has accepted it under this name: what waits goes to this connection. Returns
-        the packet identifiers of messages that came from it and that it has not released."""
+        """The remote has accepted it under this name: what waits goes to this connection, or one
+        message at a time alone, and nothing of QoS 0 and nothing that is driven again. Returns the
+        packet identifiers of messages that came from it and that it has not released."""
         place = self._connection
         self._rest(now_us)
         if not granted.session_present:
@@ -145,9 +152,12 @@ class BridgeQueue:
         self._kernel.outboxes.close(place)
         self._connections.free(place)
         found = within(self.record.reads, granted)
-        self._attach(connection, found, granted.receive_maximum, now_us)
+        self._attach(connection, found, 1 if is_alone else granted.receive_maximum, now_us)
         self.is_connected, self._terms = True, next(iter(found), None)
-        self._redrives.join(self.record.party, connection, self._terms)
+        if is_alone:
+            self.hold(True)
+        else:
+            self._redrives.join(self.record.party, connection, self._terms)
         self._redrives.grant(self.record.party, self._grant)
         is_given = client_identifier != self._bridge.identifier
         given_to = caller(self._bridge) if is_given else ""
@@ -227,6 +237,13 @@ class BridgeQueue:
         """The remote's session may have subscriptions to these, and has no others."""
         self._note(replace(self.record, asked=tuple(dict.fromkeys(filters))), now_us)
 
+    def refuse(self, offset: int) -> None:
+        """What is in flight at this offset counts as refused by the remote, which is away."""
+        for flight in describe_state(self.state())["in_flight"]:
+            if flight["offset"] == offset:
+                its = (self._connection, flight["packet_identifier"])
+                self._kernel.deliveries.refuse(*its, NoticeKind.REFUSED)
+
     def free_identifier(self) -> int:
         """A packet identifier that nothing in flight has."""
         in_flight = describe_state(self.state())["in_flight"]
@@ -252,6 +269,12 @@ class BridgeQueue:
         return tuple(
             offset for offset, _ in self._kernel.deliveries.sent(self._queue) if offset < mark
         )
+
+    def oldest_in_flight(self) -> int | None:
+        """The first offset of what the remote has not said to have."""
+        mark = self.mark()
+        sent = self._kernel.deliveries.sent(self._queue)
+        return min((offset for offset, _ in sent if offset >= mark), default=None)
 
     def mark(self) -> int:
         """Below which offset the remote has said to have all."""

@@ -96,6 +96,15 @@ def otherwise(wish: Wish, granted: Granted) -> list[str]:
     return said
 
 
+def too_large_here(maximum_bytes: int) -> str:
+    """What the operator is told of a packet above what this broker takes. Before MQTT 5 the remote
+    cannot know of that, and has it waiting until it is taken."""
+    return (
+        f"the remote has a packet of more than {maximum_bytes} bytes for this broker, which takes"
+        " no larger ones: raise mqtt.maximum_packet_size_bytes here"
+    )
+
+
 def caller(bridge: Bridge) -> str:
     """As what it asks for a session, and where: what a remote gives it in place of that is given to
     this one alone."""

@@ -28,7 +28,8 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from holdfast import __version__
-from holdfast.broker.bridge.link import Failure, State
+from holdfast.broker.bridge.failure import Failure
+from holdfast.broker.bridge.link import State
 from holdfast.broker.counts import Counted, Event, Reason
 from holdfast.broker.delivery.selection import KINDS
 from holdfast.broker.observe.bridges import BridgeStanding

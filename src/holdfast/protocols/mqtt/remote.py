@@ -25,6 +25,10 @@ LASTING_REFUSALS: Final = frozenset(
     }
 )
 """What another attempt a second later will not change."""
+SERVERS_REASONS: Final = frozenset(
+    {ReasonCode.KEEP_ALIVE_TIMEOUT, ReasonCode.SESSION_TAKEN_OVER, ReasonCode.NOT_AUTHORIZED}
+)
+"""Which of the reasons for which connections are ended only a server may give (table 3-13)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +99,18 @@ def connect(wish: Wish) -> dict[str, Any]:
         "user_name": wish.user_name,
         "password": wish.password,
         "properties": properties if wish.protocol_version == 5 else {},
+    }
+
+
+def disconnect(reason_code: int, protocol_version: int, *, forgets: bool) -> dict[str, Any]:
+    """The fields of DISCONNECT for this reason; the server `forgets` the session, if the version
+    can say that."""
+    is_told = forgets and protocol_version == 5
+    return {
+        "reason_code": (
+            ReasonCode.UNSPECIFIED_ERROR if reason_code in SERVERS_REASONS else reason_code
+        ),
+        "properties": {"session_expiry_interval": 0} if is_told else {},
     }
 
 
