@@ -260,7 +260,7 @@ class Bridges:
         if record is None or known is None:
             return None
         takers = {} if known.link is None else known.link.queue.takers()
-        return Target(party, record.reads, takers)
+        return Target(party, terms.driven(record.reads), takers)
 
     async def tried(self, bridge: Bridge) -> Granted | Refused:
         """What the remote answers to a connection with these settings. Raises `OSError` or

@@ -19,7 +19,14 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from holdfast.broker.access.rules import Grant
-from holdfast.broker.bridge.terms import caller, is_named, reads, receive_grant, within
+from holdfast.broker.bridge.terms import (
+    caller,
+    is_named,
+    reads,
+    receive_grant,
+    taken,
+    within,
+)
 from holdfast.broker.chores import Pieces
 from holdfast.broker.delivery.parties import Parties
 from holdfast.broker.delivery.queue_at_rest import Cut
@@ -153,7 +160,7 @@ class BridgeQueue:
         self._connections.free(place)
         found = within(self.record.reads, granted)
         self._attach(connection, found, 1 if is_alone else granted.receive_maximum, now_us)
-        self.is_connected, self._terms = True, next(iter(found), None)
+        self.is_connected, self._terms = True, taken(granted)
         if is_alone:
             self.hold(True)
         else:

@@ -80,6 +80,25 @@ def within(subscriptions: Iterable[Subscription], granted: Granted) -> tuple[Sub
     )
 
 
+def driven(subscriptions: Iterable[Subscription]) -> tuple[Subscription, ...]:
+    """Those by which it is given again what it lost: all on the same terms but for their QoS, so
+    that what several match goes once. Whether it keeps its RETAIN flag is decided where it is
+    rewritten."""
+    return tuple(item._replace(retain_as_published=True) for item in subscriptions)
+
+
+def taken(granted: Granted) -> Subscription:
+    """On which terms the remote takes what is driven again."""
+    return Subscription(
+        topic_filter="#",
+        qos=granted.maximum_qos,
+        no_local=False,
+        retain_as_published=granted.retain_available,
+        identifier=None,
+        from_offset=0,
+    )
+
+
 def otherwise(wish: Wish, granted: Granted) -> list[str]:
     """What of CONNACK an operator has to know, since it is not what was asked for; the rest is
     obeyed, and no promise changes by it."""

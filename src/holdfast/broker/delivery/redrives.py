@@ -71,6 +71,8 @@ class FoundPart:
     reads: tuple[Subscription, ...]
     counted: tuple[tuple[int, int, int], ...]
     """First and end offset, and how many messages lie there; never none."""
+    left_out: tuple[int, ...] = ()
+    """Offsets of what comes by others already, which differ in having a higher QoS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +115,17 @@ class Redrives:
         asked.remove_below(whole_from)
         inquiry, parts = Inquiry(self._log), list[FoundPart]()
         for reads in _on_equal_terms(target.reads):
-            counted = []
+            better = [it for part in parts for it in part.reads if _is_better(it, reads[0])]
+            counted, left_out = [], list[int]()
             for first, end in asked.ranges():
-                count = yield from inquiry.count(reads, target.party, first, end)
-                if count:
-                    counted.append((first, end, count))
+                span = (target.party, first, end)
+                count = yield from inquiry.count(reads, *span)
+                twice = (yield from _twice(inquiry, reads, better, *span)) if count else []
+                left_out += twice
+                if count > len(twice):
+                    counted.append((first, end, count - len(twice)))
             if counted:
-                parts.append(FoundPart(reads, tuple(counted)))
+                parts.append(FoundPart(reads, tuple(counted), tuple(left_out)))
         return Found(tuple(parts), gone, whole_from)
 
     def begin(self, number: int, found: Found, target: Target, now_us: int) -> int | None:
@@ -229,7 +235,9 @@ class Redrives:
             target=target.party,
             end_offset=end,
         )
-        self._queues.begin(record.party, begin, RangeSet(ranges).gaps(begin, end), now_us)
+        done = RangeSet(ranges).gaps(begin, end)
+        done += [(offset, offset + 1) for offset in one.left_out if begin <= offset < end]
+        self._queues.begin(record.party, begin, done, now_us)
         self._queues.put(record, now_us)
         redrive = self._add(record)
         for connection, terms in target.takers.items():
@@ -248,7 +256,9 @@ class Redrives:
             reads = (it._replace(qos=QOS_MAXIMUM, retain_as_published=True) for it in record.reads)
             queue = replace(self._queues.at_rest(record), subscriptions=tuple(reads))
             redrive.open(queue, record.target, record.end_offset)
-        redrive.join(connection, record.reads[0] if terms is None else terms)
+        own = record.reads[0]
+        least = own if terms is None else terms._replace(qos=min(terms.qos, own.qos))
+        redrive.join(connection, least)
 
     def _rest(self, redrive: SharedQueue, now_us: int) -> None:
         """Nobody takes from it: it rests, once nobody has messages of it in flight."""
@@ -285,12 +295,41 @@ def _is_over(redrive: SharedQueue) -> bool:
     return redrive.mark() >= redrive.record.end_offset
 
 
+def _is_better(one: Subscription, other: Subscription) -> bool:
+    """True if who is sent what one matches need not be sent it by the other, too: nothing but the
+    QoS tells them apart."""
+    same = other.retain_as_published, other.identifier
+    return (one.retain_as_published, one.identifier) == same and one.qos > other.qos
+
+
+def _twice(
+    inquiry: Inquiry,
+    reads: tuple[Subscription, ...],
+    better: list[Subscription],
+    party: int,
+    first: int,
+    end: int,
+) -> Pieces[list[int]]:
+    """The offsets of messages between two that both match. What several subscriptions of equal
+    terms match comes once; by others it comes by each, which the standard allows
+    [MQTT 5 section 3.3.4]."""
+    count = -(yield from inquiry.count([*reads, *better], party, first, end))
+    for each in (reads, better):
+        count += yield from inquiry.count(each, party, first, end)
+    found = list[int]()
+    while len(found) < count and first < end:
+        offset = yield from inquiry.first(better, party, first, end)
+        if (yield from inquiry.count(reads, party, offset, offset + 1)):
+            found.append(offset)
+        first = offset + 1
+    return found
+
+
 def _on_equal_terms(reads: Iterable[Subscription]) -> list[tuple[Subscription, ...]]:
     """The subscriptions in force, those together that deliver on the same terms: a queue that is
-    taken from has one set of terms for each who takes. What two of different terms match comes by
-    each, which the standard allows [MQTT 5 section 3.3.4]."""
+    taken from has one set of terms for each who takes. Those with the highest QoS first."""
     alike: dict[tuple[int, bool, int | None], list[Subscription]] = {}
-    for item in reads:
+    for item in sorted(reads, key=lambda item: -item.qos):
         if item.in_force:
             terms = (item.qos, item.retain_as_published, item.identifier)
             # Whatever it has lost it was owed: also before the subscription was renewed.
