@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from holdfast.broker.access.rules import Grant
 from holdfast.broker.bridge.terms import (
     caller,
+    driven,
     is_named,
     reads,
     receive_grant,
@@ -31,7 +32,7 @@ from holdfast.broker.chores import Pieces
 from holdfast.broker.delivery.parties import Parties
 from holdfast.broker.delivery.queue_at_rest import Cut
 from holdfast.broker.delivery.queues import Queues
-from holdfast.broker.delivery.redrives import Redrives
+from holdfast.broker.delivery.redrives import Redrives, Target
 from holdfast.broker.mqtt.subscriptions import Subscriptions
 from holdfast.broker.sockets.connection import Connections
 from holdfast.broker.stages import KernelStages
@@ -350,6 +351,7 @@ class BridgeQueue:
             return
         told = describe_state(state)
         is_same = self.record.session_of in (None, caller(self._bridge))
+        self._take_back(told, {"published"} if is_same else {"published", "received"}, now_us)
         mark, done = (told["mark"], _had(told)) if is_same else _finished(told)
         self._queues.begin(self.record.party, mark, done, now_us)
 
@@ -361,8 +363,20 @@ class BridgeQueue:
             return
         told = describe_state(state)
         if any(each["qos"] == 2 and each["phase"] == "published" for each in told["in_flight"]):
+            self._take_back(told, {"published"}, now_us)
             party, mark = self.record.party, told["mark"]
             self._queues.begin(party, mark, _had(told), now_us, self._unreleased)
+
+    def _take_back(self, told: dict[str, Any], phases: set[str], now_us: int) -> None:
+        """What re-drives had handed over, and is so far in this state, is driven again."""
+        handed = [
+            each["offset"]
+            for each in told["in_flight"]
+            if "group" in each and each["phase"] in phases
+        ]
+        if handed:
+            target = Target(self.record.party, driven(self.record.reads), {})
+            self._redrives.take_back(self.record.owner, target, handed, now_us)
 
     def _note(self, record: QueueRecord, now_us: int) -> None:
         if record != self.record:

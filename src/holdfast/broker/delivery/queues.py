@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from holdfast.broker.chores import Pieces, at_once
+from holdfast.broker.delivery.handed import handed_to
 from holdfast.broker.delivery.losses import Losses, loss_of
 from holdfast.broker.delivery.queue_at_rest import (
     Cut,
@@ -188,12 +189,15 @@ class Queues:
         self._losses.add(loss_of(owner, party, reason, cut.ranges, cut.count, now_us))
 
     def lose_waiting(self, record: QueueRecord, reason: LossReason, now_us: int) -> None:
-        """A queue at rest has nothing more of what is durable, waiting or in flight; its owner has
-        lost that."""
+        """A queue at rest has nothing more of what is durable, waiting or in flight, its own or
+        handed to it; its owner has lost that."""
         end = self._log.durable_offset()
         left = at_once(self.left(record, None, Inquiry(self._log)))
-        if left.cut is not None:
-            self.lose(record.owner, record.party, reason, left.cut, now_us)
+        handed = [(it.offset, it.offset + 1) for it in handed_to(self._log, record.party)]
+        found = left.cut or Cut([], 0)
+        if count := found.count + len(handed):
+            cut = Cut([*found.ranges, *handed], count)
+            self.lose(record.owner, record.party, reason, cut, now_us)
             self._losses.write_ahead(now_us)
         self.abandon(record.party, end, now_us)
 

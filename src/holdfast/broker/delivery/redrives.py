@@ -1,5 +1,6 @@
 """Losses that are driven again: what was given up is delivered as new to those who lost it. And
-what ended sessions have given back to a group, which is delivered to its members in the same way.
+what ended sessions have given back, to a group or to a bridge whose remote has forgotten it, which
+is delivered in the same way.
 
 Owns: a shared queue for each re-drive, beside the queue of the session or group that it stands in
 for. Never: decides whether a loss may be driven again, or by whom.
@@ -21,15 +22,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from holdfast.broker.chores import Pieces
+from holdfast.broker.chores import Pieces, at_once
 from holdfast.broker.delivery.handed import handed_to
-from holdfast.broker.delivery.losses import Losses
+from holdfast.broker.delivery.losses import Losses, loss_of
 from holdfast.broker.delivery.parties import Parties
 from holdfast.broker.delivery.queues import Queues
 from holdfast.broker.delivery.shared_queue import SharedQueue
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import RETURNED, QueueRecord
+from holdfast.core.loss_reason import LossReason
 from holdfast.core.subscription import Subscription
 from holdfast.kernel import RangeSet
 
@@ -147,6 +149,32 @@ class Redrives:
         counted = tuple((first, end, end - first) for first, end in ranges)
         self._begin_one(RETURNED, FoundPart(reads, counted), target, now_us)
         return True
+
+    def take_back(self, name: str, target: Target, offsets: Iterable[int], now_us: int) -> None:
+        """Re-drives had handed this to the target of this name, which has nothing of it any more:
+        it is driven again; what cannot be is lost."""
+        handed = RangeSet([(offset, offset + 1) for offset in offsets])
+        is_room = len(self) < REDRIVES_MAXIMUM
+        found = at_once(
+            self.look(handed.ranges(), target if is_room else replace(target, reads=()))
+        )
+        for part in found.parts:
+            self._begin_one(RETURNED, part, target, now_us)
+        gone, there = RangeSet(found.gone), RangeSet(handed.ranges())
+        there.remove_below(found.whole_from)
+        missing = {(first, end): end - first for first, end in there.ranges()}
+        for first, end, count in (each for part in found.parts for each in part.counted):
+            missing[first, end] -= count
+        rest = [span for span, count in missing.items() if count]
+        # No subscription matches the rest any more.
+        reason = LossReason.DENIED if is_room else LossReason.SESSION_ENDED
+        for why, ranges, count in (
+            (LossReason.RETENTION, gone.ranges(), gone.positions()),
+            (reason, rest, sum(missing.values())),
+        ):
+            if count:
+                self._losses.add(loss_of(name, target.party, why, ranges, count, now_us))
+        self._losses.write_ahead(now_us)
 
     def join(self, target: int, connection: int, terms: Subscription | None) -> None:
         """Whoever is on this connection takes for the target from now on."""

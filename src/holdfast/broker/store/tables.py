@@ -91,7 +91,8 @@ class Loss:
 
 
 RETURNED: Final = "returned"
-"""The owner of a re-drive that is no loss: what ended sessions have given back to a group."""
+"""The owner of a re-drive that is no loss: what ended sessions have given back, to a group or to a
+bridge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
