@@ -2,13 +2,17 @@
 
 import asyncio
 from collections import Counter
+from typing import Any, cast
 
 import pytest
 
+from holdfast.broker.admin.http.operation import Asked, ProblemError
+from holdfast.broker.admin.v1.bridges import BridgesView
 from holdfast.broker.observe.bridges import BridgesSeen, BridgeStanding
 from holdfast.broker.observe.forecast import Forecast
 from holdfast.broker.state.broker import look_at
 from tests.simulation.remote import Bridged, Remote, with_remote
+from tests.simulation.test_link_changes import MADE
 
 
 async def standing(bridged: Bridged) -> BridgeStanding:
@@ -64,3 +68,29 @@ def test_what_this_connection_has_no_room_for_yet_does_not_wait_for_an_acknowled
     remote = Remote()
     remote.silent_about = {"publish"}
     with_remote(body, remote)
+
+
+def test_a_bridge_that_is_made_while_another_one_of_its_name_is_looked_for_is_shown() -> None:
+    async def body(bridged: Bridged) -> None:
+        class Slow(BridgesSeen):
+            """Somebody is faster."""
+
+            async def show(self, name: str) -> BridgeStanding | None:
+                found = await super().show(name)
+                if name == MADE.name and found is None:
+                    bridged.server.stages.bridges.put(MADE, 0)
+                return found
+
+        broker = look_at(bridged.server, "")
+        seen = Slow(broker, Forecast(broker))
+        view = BridgesView(bridged.server.bridge_commands, seen, cast(Any, None))
+
+        async def show(name: str) -> str:
+            path = {"name": name}
+            return (await view.show(Asked(cast(Any, None), path, {}, None))).settings.name
+
+        assert await show("made") == "made"
+        with pytest.raises(ProblemError, match="nobody"):
+            await show("nobody")
+
+    with_remote(body)

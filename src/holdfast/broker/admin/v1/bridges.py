@@ -359,10 +359,9 @@ class BridgesView:
         return await self._shown(name)
 
     async def _shown(self, name: str) -> BridgeShown:
-        found = await self._bridges.show(name)
-        if found is None:
+        while (found := await self._bridges.show(name)) is None:
+            # It was removed; another one of its name may be there by now.
             self._check(name)
-        assert found is not None, "there is one of this name"
         bridge, events = found.seen.bridge, found.seen.events
         hidden = bridge if bridge.password is None else replace(bridge, password=HIDDEN)
         return BridgeShown(
