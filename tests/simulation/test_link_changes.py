@@ -12,7 +12,10 @@ from msgspec import structs
 
 from holdfast.broker.bridge import bridges
 from holdfast.broker.bridge_commands import BridgeCommands
+from holdfast.broker.chores import Pieces
 from holdfast.broker.commands import CommandRefusedError
+from holdfast.broker.delivery.queues import Left, Queues
+from holdfast.broker.store.tables import parse_queue
 from holdfast.core.bridge import Bridge, BridgeSubscription, LocalSubscription
 from tests.simulation.remote import REMOTE_HOST, REMOTE_PORT, Bridged, Remote, names, with_remote
 from tests.simulation.whole import CONFIG
@@ -207,6 +210,38 @@ def test_a_remote_that_takes_qos_0_alone_for_a_while_mistakes_no_message_for_ano
         (after,) = remote.visit.of_kind("publish")
         assert after["packet_identifier"] not in begun
         assert bridged.losses() == [("b", "refused", 2)]
+
+    remote = Keeper()
+    with_remote(body, remote, KEPT)
+
+
+@pytest.mark.accepts("S1.69")
+def test_what_waited_in_a_bridge_that_is_made_anew_is_on_the_ledger_after_a_crash_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def never(*_: object) -> Pieces[Left]:
+        yield lambda: False
+        raise AssertionError
+
+    async def body(bridged: Bridged) -> None:
+        await put(bridged, MADE)
+        cut(remote)
+        await bridged.publish("x/a", b"1", b"2", qos=1)
+        with monkeypatch.context() as patch:
+            patch.setattr(Queues, "left", never)
+            bridged.server.stages.bridges.remove("made", 0)
+            await put(bridged, MADE)
+            await bridged.publish("x/a", b"3", qos=1)
+        await bridged.restart(crashes=True)
+        assert bridged.losses() == [("made", "session_ended", 2)]
+        view = bridged.server.records.catch_up()
+        parties = [record.party for record in map(parse_queue, view.shared_queues())]
+        assert len(parties) == 2, "one of each bridge"
+        bridges = bridged.server.stages.bridges
+        assert {bridges.name_of(party) for party in parties} == {"b", "made"}
+        remote.is_away = False
+        await sleep(LONGEST_WAIT_S)
+        assert [fields["payload"] for fields in remote.of_made("publish")] == [b"3"]
 
     remote = Keeper()
     with_remote(body, remote, KEPT)

@@ -110,10 +110,16 @@ class Bridges:
     def recover(self, now_us: int) -> None:
         """Finds bridges and their queues. Raises `ConfigurationError`."""
         view = self._records.refresh()
-        for value in view.shared_queues():
-            record = parse_queue(value)
-            if record.kind == "bridge":
-                self._keep(record)
+        queues = [
+            queue for queue in map(parse_queue, view.shared_queues()) if queue.kind == "bridge"
+        ]
+        for record in sorted(queues, key=lambda queue: queue.party):
+            former = self._queues.get(record.owner)
+            if former is not None:
+                # Its bridge was removed, and nobody had counted yet what was lost by that.
+                self._keep(terms.ended(former, record.created_at_offset))
+                self._end_queue(record.owner, now_us)
+            self._keep(record)
         rows = view.rows(Table.BRIDGES, b"", BRIDGES_MAXIMUM)
         recorded = {key.decode(): value for key, value in rows}
         for bridge in configured(self._config):

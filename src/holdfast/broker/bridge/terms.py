@@ -5,9 +5,11 @@ Owns: that translation. Never: changes anything.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from holdfast.broker.access.rules import Grant
+from holdfast.broker.store.tables import QueueRecord
 from holdfast.core.bridge import Bridge, BridgeSubscription, parts_of
 from holdfast.core.subscription import Subscription, without_past
 from holdfast.kernel import Rewriting
@@ -60,6 +62,12 @@ def read_on(
     past = [item for item in (*held, *ended) if not item.in_force]
     kept = [item for item in past if item.from_offset < item.until_offset]
     return (*now, *without_past(tuple(kept), mark))
+
+
+def ended(record: QueueRecord, at_offset: int) -> QueueRecord:
+    """A bridge's queue that gets nothing from this offset on."""
+    past = (it._replace(until_offset=min(it.until_offset, at_offset)) for it in record.reads)
+    return replace(record, reads=tuple(past))
 
 
 def former_bytes(reads: Iterable[Subscription]) -> int:
