@@ -371,14 +371,16 @@ fn unreleased<'py>(py: Python<'py>, state: &[u8]) -> PyResult<Bound<'py, PyBytes
 }
 
 #[pyfunction]
-#[pyo3(signature = (mark, acknowledged = Vec::new(), *, unreleased = Vec::new()))]
+#[pyo3(signature = (mark, acknowledged = Vec::new(), *, unreleased = Vec::new(), before = Vec::new()))]
 fn new_state<'py>(
     py: Python<'py>,
     mark: u64,
     acknowledged: Vec<(u64, u64)>,
     unreleased: Vec<u8>,
+    before: Vec<u8>,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let mut state = State::new(Offset(mark));
+    state.last_packet_identifier = decode(&before, 0)?.last_packet_identifier;
     state.unreleased = packet_identifiers(&unreleased)?;
     for (first, end) in acknowledged {
         state.acknowledge(Offset(first), Offset(end));
@@ -421,8 +423,7 @@ fn describe_state<'py>(py: Python<'py>, state: &[u8]) -> PyResult<Bound<'py, PyD
     dict.set_item("in_flight", flights)?;
     dict.set_item("unreleased", state.unreleased.iter().copied().collect::<Vec<u16>>())?;
     dict.set_item("owed", state.owed.iter().map(|owed| owed.offset.0).collect::<Vec<_>>())?;
-    let filters = state.owed_filters.iter();
-    let filters = filters.map(|(filter, owed)| (PyBytes::new(py, filter), owed.from.0, owed.until.0));
+    let filters = state.owed_filters.iter().map(|(filter, owed)| (PyBytes::new(py, filter), owed.from.0, owed.until.0));
     dict.set_item("owed_filters", filters.collect::<Vec<_>>())?;
     Ok(dict)
 }

@@ -1145,9 +1145,11 @@ def key_slot(key: bytes) -> int:
     """The slot of a key: its MurmurHash3 (32 bit, x86, seed 0) modulo 65 536."""
 def unreleased(state: bytes) -> bytes:
     """The QoS 2 packet identifiers received and not released, from a delivery state; for `Inbox.accept`."""
-def new_state(mark: int, acknowledged: Sequence[tuple[int, int]] = ..., *, unreleased: bytes = ...) -> bytes:
+def new_state(
+    mark: int, acknowledged: Sequence[tuple[int, int]] = ..., *, unreleased: bytes = ..., before: bytes = ...
+) -> bytes:
     """The delivery state of a party that wants nothing below `mark` and in these ranges, and has published what is
-    `unreleased`."""
+    `unreleased`. Packet identifiers are counted on from the state that it had `before`."""
 def state_mark(state: bytes) -> int:
     """The mark of a delivery state: everything below is acknowledged."""
 def state_skip(state: bytes, mark: int, *, abandons: bool = False) -> bytes:

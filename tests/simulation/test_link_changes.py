@@ -438,6 +438,39 @@ def test_what_a_remote_had_said_to_have_is_sent_to_another_one(changed: dict[str
     with_remote(body, remote, KEPT)
 
 
+@pytest.mark.parametrize("happens", ["forgets", "forgets and crashes", "takes less"])
+@pytest.mark.accepts("S1.13")
+def test_packet_identifiers_go_on_where_an_earlier_session_may_still_have_them(
+    happens: str,
+) -> None:
+    async def body(bridged: Bridged) -> None:
+        await bridged.publish("up/x", *[b"%d" % number for number in range(20)], qos=2)
+        remote.silent_about = {"pubrel"}
+        await bridged.publish("up/x", b"held", qos=2)
+        remote.silent_about = {"publish"}
+        await bridged.publish("up/x", b"not acknowledged", qos=2)
+        before = {fields["packet_identifier"] for fields in remote.all("publish")}
+        remote.silent_about = set()
+        if happens == "takes less":
+            remote.properties = {"maximum_qos": 1}
+        else:
+            remote.kept.clear()
+        if happens == "forgets and crashes":
+            await bridged.restart(crashes=True)
+        cut(remote, is_away=False)
+        await sleep(LONGEST_WAIT_S)
+        remote.properties = {}
+        cut(remote, is_away=False)
+        await sleep(LONGEST_WAIT_S)
+        await bridged.publish("up/x", b"new", b"newer", qos=2)
+        after = [fields["packet_identifier"] for fields in remote.all("publish")[22:]]
+        assert len(after) == 3
+        assert not before & set(after)
+
+    remote = Keeper()
+    with_remote(body, remote, KEPT)
+
+
 def test_a_remote_that_has_moved_and_kept_the_session_goes_on_with_it() -> None:
     async def body(bridged: Bridged) -> None:
         names(bridged)["remote.example"] = [REMOTE_HOST]

@@ -154,8 +154,10 @@ class Queues:
         unreleased: bytes = b"",
     ) -> None:
         """A queue reads from `mark` on, without what is done; nothing is in flight. Its owner has
-        published what is `unreleased`, as the kernel has it."""
-        state = new_state(mark, done, unreleased=unreleased)
+        published what is `unreleased`, as the kernel has it. Packet identifiers go on where they
+        were: a session that is found again one day may still have some of former messages."""
+        before = self._log.delivery_state(party) or b""
+        state = new_state(mark, done, unreleased=unreleased, before=before)
         self._records.put_delivery_state(party_key(party), state, now_us)
 
     def prepare(self, record: QueueRecord, now_us: int) -> Pieces[Prepared]:
