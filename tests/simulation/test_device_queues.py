@@ -112,6 +112,23 @@ def test_what_is_older_than_its_time_to_live_is_removed_and_in_the_ledger(
     assert (loss.client_identifier, loss.reason, loss.count) == ("d", "ttl", 3)
 
 
+def test_what_goes_at_qos_0_takes_no_room_of_what_waits(begin: Begin) -> None:
+    broker = begin(queue_messages_maximum=2)
+    device = Device(broker)
+    device.subscribe("alarm")
+    device.subscribe("bulk", 0)
+    device.subscribe("both/#", 0)
+    device.subscribe("both/+")
+    source = publisher(broker)
+    source.publish("alarm", b"1", qos=1)
+    source.publish("both/x", b"2", qos=1)
+    for _ in range(10):
+        source.publish("bulk", b"", qos=1)
+    assert device.length() == 2
+    assert received(device.come(), 2) == [b"1", b"2"]
+    assert losses(broker) == []
+
+
 def test_a_time_to_live_of_0_keeps_messages_of_any_age(begin: Begin) -> None:
     broker = begin(queue_ttl_s=0)
     device = Device(broker)

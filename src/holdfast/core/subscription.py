@@ -7,12 +7,17 @@ Invariants:
 2. The kernel takes its fields by their places: thousands of them are handed over at one go.
 """
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from holdfast.core.share_name import SHARED_PREFIX, is_shared
 
 IN_FORCE: Final = 2**64 - 1
 """`until_offset` of a subscription that has not ended: larger than any offset."""
+
+Rules = tuple[tuple[str, bool], ...]
+"""What a queue leaves out of what it reads: the first filter that matches a topic decides, and
+`True` keeps it. What none of them matches is kept."""
 
 
 class Subscription(NamedTuple):
@@ -37,6 +42,13 @@ class Subscription(NamedTuple):
     def shared(self) -> bool:
         """True if it is a part in a group's queue, and none of the session's own."""
         return is_shared(self.topic_filter)
+
+
+def keeping(subscriptions: Iterable[Subscription]) -> tuple[Subscription, ...]:
+    """Those for which messages wait. One at QoS 0 has none waiting: what it matches is sent as it
+    comes, or not at all. A message waits if any subscription that keeps matches it, whatever others
+    do, since it goes with the highest QoS of all [MQTT-3.3.4-2]."""
+    return tuple([item for item in subscriptions if item.qos > 0])
 
 
 def own_of(subscriptions: tuple[Subscription, ...]) -> tuple[Subscription, ...]:

@@ -57,7 +57,6 @@ def test_a_message_is_where_its_queue_says(
             is_connected=is_connected,
             ended_at_us=ENDED_AT_US,
             quota=cast(Any, None),
-            excludes=(),
             flights=FLIGHTS,
             sent_at_us=SENT_AT_US if is_connected else {},
             received=RECEIVED,

@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from holdfast.broker.chores import PIECE_EFFORT, Pieces, at_once
 from holdfast.broker.store.questions import EXACT, SUBSCRIPTION_EFFORT, Inquiry
 from holdfast.core.layout import LOG_DIRECTORY
-from holdfast.core.subscription import Subscription
+from holdfast.core.subscription import IN_FORCE, Rules, Subscription
 from holdfast.kernel import Log
 from tests.builders.stored import SEGMENT_BYTES, START_US, STEP_US, Message, store
 
@@ -102,3 +104,58 @@ def test_questions_with_many_subscriptions_give_way_for_what_it_takes_to_put_the
     # The log looks at next to nothing for either.
     assert ask(many[:1], 40) == 0
     assert ask(many, 40) >= 40 * 500 * SUBSCRIPTION_EFFORT // (2 * PIECE_EFFORT)
+
+
+LEAST = "fleet/1/reads"
+LEVELS = ("1", "2", "3", "77", "198", "199")
+FEW = 200
+filters = st.sampled_from([*(f"fleet/{level}/reads" for level in LEVELS), "fleet/+/reads", "+/1/#"])
+kept = st.builds(
+    Subscription,
+    topic_filter=filters,
+    qos=st.integers(0, 2),
+    identifier=st.none(),
+    from_offset=st.sampled_from([0, 2, 50]),
+    until_offset=st.sampled_from([3, 150, IN_FORCE]),
+)
+
+
+@given(
+    wanted=st.lists(kept, max_size=3),
+    rules=st.lists(st.tuples(filters, st.booleans()), min_size=1, max_size=5).map(tuple),
+    begin=st.integers(0, FEW),
+    messages=st.integers(1, 3),
+)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_waits_is_what_is_kept_at_qos_1_or_2_and_no_rule_leaves_out(
+    log: Log, wanted: list[Subscription], rules: Rules, begin: int, messages: int
+) -> None:
+    def waits(offset: int) -> bool:
+        topic = f"fleet/{offset}/reads"
+        is_left_out = next((not keeps for text, keeps in rules if matches(text, topic)), False)
+        return not is_left_out and any(
+            item.qos and item.from_offset <= offset < item.until_offset
+            for item in wanted
+            if matches(item.topic_filter, topic)
+        )
+
+    def matches(text: str, topic: str) -> bool:
+        return text == topic or text == "fleet/+/reads" or (text, topic) == ("+/1/#", LEAST)
+
+    inquiry, span = Inquiry(log), (3, begin, FEW)
+    waiting = [offset for offset in range(begin, FEW) if waits(offset)]
+    assert at_once(inquiry.count(wanted, *span, rules=rules)) == len(waiting)
+    assert at_once(inquiry.first(wanted, *span, rules=rules)) == next(iter(waiting), FEW)
+    newest = at_once(inquiry.newest(wanted, *span, messages, rules=rules))
+    if len(waiting) >= messages:
+        assert newest == waiting[-messages]
+    else:
+        assert newest == begin
+
+
+@pytest.mark.parametrize("maximum", [0, 2_000, 8_000, 20_000])
+def test_what_is_not_counted_to_the_end_is_at_least_so_much_beside_rules_too(
+    log: Log, maximum: int
+) -> None:
+    rules = (("fleet/7/reads", True), ("fleet/+/reads", False))
+    assert at_once(Inquiry(log, maximum).count(*WHOLE, rules=rules)) <= 1

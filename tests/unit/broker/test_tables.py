@@ -81,6 +81,7 @@ queues = st.builds(
     owner=text,
     created_at_offset=number,
     reads=st.lists(subscriptions, max_size=3).map(tuple),
+    rules=st.lists(st.tuples(text, st.booleans()), max_size=3).map(tuple),
     queue_name=st.none() | text,
     ends_at_us=st.none() | number,
     target=st.integers(0, 2**31 - 1),

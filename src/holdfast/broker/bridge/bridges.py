@@ -255,9 +255,8 @@ class Bridges:
         """A re-drive for a bridge has begun, if this is one's party: it gets no more of that than
         of the rest."""
         record = self._queues.get(self.name_of(party))
-        known = None if record is None else self._known.get(record.owner)
-        if known is not None:
-            self._delivery.redrives.grant(party, terms.receive_grant(known.bridge))
+        if record is not None:
+            self._delivery.redrives.grant(party, terms.receive_grant(record.rules))
 
     def target(self, party: int) -> Target | None:
         """The bridge of this party as one whose losses can be driven again."""
@@ -266,7 +265,7 @@ class Bridges:
         if record is None or known is None:
             return None
         takers = {} if known.link is None else known.link.queue.takers()
-        return Target(party, terms.driven(record.reads), takers)
+        return Target(party, terms.driven(record.reads), takers, record.rules)
 
     async def tried(self, bridge: Bridge) -> Granted | Refused:
         """What the remote answers to a connection with these settings. Raises `OSError` or
@@ -352,7 +351,12 @@ class Bridges:
             record = new_queue(bridge.name, bridge, self._delivery.parties, queues, end, now_us)
         else:
             reads = terms.read_on(bridge, record.reads, queues.mark(record), end)
-            record = replace(record, reads=reads, messages_maximum=bridge.queue_limit)
+            record = replace(
+                record,
+                reads=reads,
+                rules=terms.rules(bridge),
+                messages_maximum=bridge.queue_limit,
+            )
             queues.put(record, now_us)
         self._keep(record)
         return record

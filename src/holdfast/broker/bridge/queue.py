@@ -25,6 +25,7 @@ from holdfast.broker.bridge.terms import (
     is_named,
     reads,
     receive_grant,
+    rules,
     taken,
     within,
 )
@@ -101,7 +102,7 @@ class BridgeQueue:
         """Attaches it to its own place."""
         self._rewriting = rewriting
         self._bridge = bridge
-        self._grant = receive_grant(bridge)
+        self._grant = receive_grant(self.record.rules)
         if self.record.held_as == HELD_AS_CONNECTED:
             self._sent_before = self._kernel.log.end_offset()
         state = self._kernel.log.delivery_state(self.record.party)
@@ -213,8 +214,7 @@ class BridgeQueue:
     def stored(self, begin: int, end: int, inquiry: Inquiry) -> Pieces[int]:
         """How many messages of QoS 1 and 2 have come between two offsets, with those that it leaves
         out."""
-        wanted = [item for item in self.record.reads if item.qos > 0]
-        return inquiry.count(wanted, self.record.party, begin, end)
+        return inquiry.count(self.record.reads, self.record.party, begin, end)
 
     def acknowledged(self) -> int:
         """Messages that the remote has acknowledged since `begin`."""
@@ -375,7 +375,7 @@ class BridgeQueue:
             if "group" in each and each["phase"] in phases
         ]
         if handed:
-            target = Target(self.record.party, driven(self.record.reads), {})
+            target = Target(self.record.party, driven(self.record.reads), {}, self.record.rules)
             self._redrives.take_back(self.record.owner, target, handed, now_us)
 
     def _note(self, record: QueueRecord, now_us: int) -> None:
@@ -411,6 +411,7 @@ def new_queue(
         owner=name,
         created_at_offset=end_offset,
         reads=reads(bridge, end_offset),
+        rules=rules(bridge),
         messages_maximum=bridge.queue_limit,
         session_of="",
     )

@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.broker.access.rules import Grant
 from holdfast.broker.store.tables import QueueRecord
 from holdfast.core.bridge import Bridge, BridgeSubscription, parts_of
-from holdfast.core.subscription import Subscription, without_past
+from holdfast.core.subscription import Rules, Subscription, without_past
 from holdfast.kernel import Rewriting
 from holdfast.protocols.mqtt.remote import Granted, Wish
 
@@ -144,16 +144,21 @@ def is_named(bridge: Bridge, session_of: str) -> bool:
     return session_of.rpartition("@")[0] == bridge.identifier
 
 
-def receive_grant(bridge: Bridge) -> Grant | None:
-    """Which topics go to the remote: excludes of a subscription come before its filters. `None`:
-    all that it subscribes to, so that what it loses is never said to have been denied."""
-    if not any(item.excludes for item in bridge.local_subscriptions):
-        return None
-    grant: list[tuple[bytes, bool]] = []
+def rules(bridge: Bridge) -> Rules:
+    """What its queue leaves out: excludes of a subscription come before its filters."""
+    found: list[tuple[str, bool]] = []
     for item in bridge.local_subscriptions:
-        grant += [(text.encode(), False) for text in item.excludes]
-        grant += [(text.encode(), True) for text in item.filters]
-    return grant
+        found += [(text, False) for text in item.excludes]
+        found += [(text, True) for text in item.filters]
+    return tuple(found) if any(item.excludes for item in bridge.local_subscriptions) else ()
+
+
+def receive_grant(rules: Rules) -> Grant | None:
+    """Which topics go to the remote. `None`: all that it subscribes to, so that what it loses is
+    never said to have been denied."""
+    grant = [(text.encode(), keeps) for text, keeps in rules]
+    # What waits by former settings comes as far as the ledger.
+    return [*grant, (b"#", True)] if grant else None
 
 
 def outbound(bridge: Bridge) -> Rewriting:

@@ -15,7 +15,7 @@ from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.queue_retention import KeptFrom, QueueSpan
 from holdfast.core.loss_reason import LossReason
 from holdfast.core.quota import Quota
-from holdfast.core.subscription import Subscription, without_past
+from holdfast.core.subscription import Rules, Subscription, without_past
 from holdfast.kernel import Log, RangeSet, describe_state, state_mark, state_skip
 
 
@@ -30,6 +30,7 @@ class QueueAtRest:
     """The kernel's delivery state; empty for one that has none."""
     mark: int
     subscriptions: tuple[Subscription, ...]
+    rules: Rules = ()
 
     def span(self) -> QueueSpan:
         """What it is made of."""
@@ -41,7 +42,7 @@ class Cut:
     """What a queue lost when it was cut to its limit."""
 
     ranges: list[tuple[int, int]]
-    """Of offsets; within them everything that matched, less what was acknowledged."""
+    """Of offsets; within them everything that waited, less what was acknowledged."""
     count: int
 
 
@@ -50,12 +51,16 @@ Within = tuple[QueueAtRest, tuple[tuple[LossReason, Cut], ...]]
 
 
 def queue_at_rest(
-    log: Log, party: int, created_at_offset: int, reads: tuple[Subscription, ...]
+    log: Log,
+    party: int,
+    created_at_offset: int,
+    reads: tuple[Subscription, ...],
+    rules: Rules = (),
 ) -> QueueAtRest:
     """A queue that is not attached."""
     state = log.delivery_state(party) or b""
     mark = state_mark(state) if state else created_at_offset
-    return QueueAtRest(party, created_at_offset, state, mark, reads)
+    return QueueAtRest(party, created_at_offset, state, mark, reads, rules)
 
 
 def cut_to_quota(
@@ -90,7 +95,9 @@ def cut_to_limit(
     if quota.messages is None:
         return queue, None
     # The whole range is counted in one question; most queues are within their limit by that.
-    count = yield from inquiry.count(queue.subscriptions, queue.party, queue.mark, end)
+    count = yield from inquiry.count(
+        queue.subscriptions, queue.party, queue.mark, end, rules=queue.rules
+    )
     if count <= quota.messages:
         return queue, None
     found = yield from waiting(inquiry, queue, end, unexpired_at_us=now_us)
@@ -125,8 +132,7 @@ def left_behind(inquiry: Inquiry, queue: QueueAtRest, end: int) -> Pieces[Cut | 
 class Backlog:
     """What waits in a queue at rest between two offsets."""
 
-    party: int
-    wanted: tuple[Subscription, ...]
+    queue: QueueAtRest
     end: int
     unexpired_at_us: int
     counts: tuple[tuple[int, int, int], ...]
@@ -139,14 +145,17 @@ class Backlog:
 
     def offset_of(self, inquiry: Inquiry, index: int) -> Pieces[int]:
         """The offset of the message that has `index` others before it."""
-        at_us = self.unexpired_at_us
+        at_us, end, rules = self.unexpired_at_us, self.end, self.queue.rules
+        span = (self.queue.subscriptions, self.queue.party)
         for start, stop, count in self.counts:
             if index < count:
-                wanted, party, end = self.wanted, self.party, self.end
-                behind = yield from inquiry.count(wanted, party, stop, end, unexpired_at_us=at_us)
+                behind = yield from inquiry.count(
+                    *span, stop, end, rules=rules, unexpired_at_us=at_us
+                )
+                left = behind + count - index
                 return (
                     yield from inquiry.newest(
-                        wanted, party, start, end, behind + count - index, unexpired_at_us=at_us
+                        *span, start, end, left, rules=rules, unexpired_at_us=at_us
                     )
                 )
             index -= count
@@ -164,13 +173,18 @@ def waiting(
     """What waits in a queue at rest from its mark (or `begin`, where that is later) up to `end`:
     without what is acknowledged, and what is in flight. With a time, without what has expired by
     then."""
-    wanted, counts = queue.subscriptions, []
+    counts = []
     for start, stop in _done(queue.state).gaps(max(queue.mark, begin), end):
         count = yield from inquiry.count(
-            wanted, queue.party, start, stop, unexpired_at_us=unexpired_at_us
+            queue.subscriptions,
+            queue.party,
+            start,
+            stop,
+            rules=queue.rules,
+            unexpired_at_us=unexpired_at_us,
         )
         counts.append((start, stop, count))
-    return Backlog(queue.party, wanted, end, unexpired_at_us, tuple(counts))
+    return Backlog(queue, end, unexpired_at_us, tuple(counts))
 
 
 def own_flights(state: bytes, phase: Literal["published", "received"] | None = None) -> list[int]:

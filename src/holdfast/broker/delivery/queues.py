@@ -108,7 +108,8 @@ class Queues:
 
     def at_rest(self, record: QueueRecord) -> QueueAtRest:
         """A queue that is not attached."""
-        return queue_at_rest(self._log, record.party, record.created_at_offset, record.reads)
+        begin, reads = record.created_at_offset, record.reads
+        return queue_at_rest(self._log, record.party, begin, reads, record.rules)
 
     def recover(self, now_us: int) -> list[QueueRecord]:
         """The shared queues on record. Rows of former versions are put where they belong."""
@@ -282,8 +283,9 @@ class Queues:
             return (yield from waiting(inquiry, self.at_rest(record), end)).count
         from_offset, returned = self._deliveries.backlog(queue)
         span = (record.reads, record.party, from_offset, end)
-        return returned + (yield from inquiry.count(*span))
+        return returned + (yield from inquiry.count(*span, rules=record.rules))
 
     def _is_as_before(self, record: QueueRecord, before: QueueAtRest) -> bool:
         state = self._log.delivery_state(record.party) or b""
-        return state == before.state and record.reads == before.subscriptions
+        reads = (record.reads, record.rules)
+        return state == before.state and reads == (before.subscriptions, before.rules)

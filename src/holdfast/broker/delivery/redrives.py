@@ -32,13 +32,16 @@ from holdfast.broker.stages import KernelStages
 from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.tables import RETURNED, QueueRecord
 from holdfast.core.loss_reason import LossReason
-from holdfast.core.subscription import Subscription
+from holdfast.core.subscription import Rules, Subscription
 from holdfast.kernel import RangeSet
 
 REDRIVES_MAXIMUM: Final = 1_000
 """Re-drives that are not over: each is a queue of a few hundred bytes, and a record that every
 start reads."""
 QOS_MAXIMUM: Final = 2
+ONCE_MAXIMUM: Final = 10_000
+"""Messages of a re-drive that go once although two subscriptions of different QoS match them: each
+is a range in a record. What is beyond them comes by each, as the standard allows."""
 LOOKS_MAXIMUM: Final = 100
 """Sessions that one sweep asks what they have of what was given back, in all: some 20 us each."""
 
@@ -54,6 +57,13 @@ class Target:
     """What it subscribes to now."""
     takers: dict[int, Subscription | None]
     """By connection, who takes from it now; on the terms of what it reads where that is `None`."""
+    rules: Rules = ()
+
+    def count(
+        self, reads: Sequence[Subscription], begin: int, end: int, inquiry: Inquiry
+    ) -> Pieces[int]:
+        """How many messages these subscriptions of it have between two offsets."""
+        return inquiry.count(reads, self.party, begin, end, rules=self.rules)
 
 
 @dataclass(slots=True)
@@ -120,12 +130,14 @@ class Redrives:
             better = [it for part in parts for it in part.reads if _is_better(it, reads[0])]
             counted, left_out = [], list[int]()
             for first, end in asked.ranges():
-                span = (target.party, first, end)
-                count = yield from inquiry.count(reads, *span)
-                twice = (yield from _twice(inquiry, reads, better, *span)) if count else []
-                left_out += twice
-                if count > len(twice):
-                    counted.append((first, end, count - len(twice)))
+                count = yield from target.count(_again(reads), first, end, inquiry)
+                if count and better:
+                    most = ONCE_MAXIMUM - len(left_out)
+                    twice = yield from _twice(inquiry, reads, better, target, (first, end), most)
+                    left_out += twice
+                    count -= len(twice)
+                if count:
+                    counted.append((first, end, count))
             if counted:
                 parts.append(FoundPart(reads, tuple(counted), tuple(left_out)))
         return Found(tuple(parts), gone, whole_from)
@@ -281,8 +293,7 @@ class Redrives:
     def _join(self, redrive: SharedQueue, connection: int, terms: Subscription | None) -> None:
         record = redrive.record
         if redrive.queue is None:
-            reads = (it._replace(qos=QOS_MAXIMUM, retain_as_published=True) for it in record.reads)
-            queue = replace(self._queues.at_rest(record), subscriptions=tuple(reads))
+            queue = replace(self._queues.at_rest(record), subscriptions=_again(record.reads))
             redrive.open(queue, record.target, record.end_offset)
         own = record.reads[0]
         least = own if terms is None else terms._replace(qos=min(terms.qos, own.qos))
@@ -319,6 +330,11 @@ class Redrives:
         redrive.end(now_us)
 
 
+def _again(reads: Iterable[Subscription]) -> tuple[Subscription, ...]:
+    """The same, as what is driven again waits for them: whatever the terms are on which it goes."""
+    return tuple(it._replace(qos=QOS_MAXIMUM, retain_as_published=True) for it in reads)
+
+
 def _is_over(redrive: SharedQueue) -> bool:
     return redrive.mark() >= redrive.record.end_offset
 
@@ -334,20 +350,23 @@ def _twice(
     inquiry: Inquiry,
     reads: tuple[Subscription, ...],
     better: list[Subscription],
-    party: int,
-    first: int,
-    end: int,
+    target: Target,
+    span: tuple[int, int],
+    most: int,
 ) -> Pieces[list[int]]:
-    """The offsets of messages between two that both match. What several subscriptions of equal
-    terms match comes once; by others it comes by each, which the standard allows
-    [MQTT 5 section 3.3.4]."""
-    count = -(yield from inquiry.count([*reads, *better], party, first, end))
-    for each in (reads, better):
-        count += yield from inquiry.count(each, party, first, end)
+    """The offsets of messages of a range that both match, `most` at most. What several
+    subscriptions of equal terms match comes once; by others it comes by each, which the standard
+    allows [MQTT 5 section 3.3.4]."""
+    first, end = span
+    own, others = _again(reads), _again(better)
+    count = -(yield from target.count([*own, *others], first, end, inquiry))
+    for each in (own, others):
+        count += yield from target.count(each, first, end, inquiry)
     found = list[int]()
-    while len(found) < count and first < end:
-        offset = yield from inquiry.first(better, party, first, end)
-        if (yield from inquiry.count(reads, party, offset, offset + 1)):
+    while len(found) < min(count, most) and first < end:
+        rules = target.rules
+        offset = yield from inquiry.first(others, target.party, first, end, rules=rules)
+        if (yield from target.count(own, offset, offset + 1, inquiry)):
             found.append(offset)
         first = offset + 1
     return found

@@ -136,7 +136,7 @@ class BridgesSeen:
         return seen, offsets[limit] if len(offsets) > limit else None
 
     def _offsets(self, contents: Contents, begin: int, limit: int) -> Pieces[list[int]]:
-        inquiry, end = self._broker.log.inquire(), self._broker.log.end_offset()
+        inquiry, end = self._broker.log.inquire(), self._broker.log.durable_offset()
         found: list[int] = []
         while len(found) < limit:
             begin = yield from contents.first(begin, end, inquiry)
@@ -225,9 +225,15 @@ class BridgesSeen:
         messages += len(contents.completing)
         if not messages:
             return NOTHING_AHEAD
-        wanted, now_us = contents.wanted(), self._broker.now_us()
+        record, now_us = contents.record, self._broker.now_us()
         ahead = yield from self._forecast.of_queue(
-            inquiry, wanted, contents.party, contents.mark, contents.quota, now_us
+            inquiry,
+            record.reads,
+            contents.party,
+            contents.mark,
+            contents.quota,
+            now_us,
+            rules=record.rules,
         )
         first = yield from contents.first(contents.first_offset(), end, inquiry)
         oldest_at_us = self._broker.log.stored_at_us(first) if first < end else None

@@ -23,7 +23,7 @@ from holdfast.broker.store.questions import (
 )
 from holdfast.core.cursor import CursorSeen
 from holdfast.core.quota import Quota
-from holdfast.core.subscription import Subscription, own_of
+from holdfast.core.subscription import Rules, Subscription, own_of
 from holdfast.core.units import CENTURY_S, SECOND_US
 
 log = logging.getLogger(__name__)
@@ -97,21 +97,23 @@ class Forecast:
         mark: int,
         quota: Quota,
         now_us: int,
+        *,
+        rules: Rules = (),
     ) -> Pieces[Ahead]:
         """The same of any queue at rest. One that loses whole steps of bytes has no loss in sight
         here."""
         end = self._log.durable_offset()
         queue = (wanted, party)
-        messages = yield from inquiry.count(*queue, mark, end)
+        messages = yield from inquiry.count(*queue, mark, end, rules=rules)
         if not messages:
             return Ahead(0, None, None)
-        first = yield from inquiry.first(*queue, mark, end)
+        first = yield from inquiry.first(*queue, mark, end, rules=rules)
         oldest_at_us = self._log.stored_at_us(first)
         found = []
         if quota.messages is not None:
             room = max(quota.messages - messages, 0)
             since = self._log.offset_at(max(now_us - RATE_S * SECOND_US, 0))
-            arrived = yield from inquiry.count(*queue, since, end)
+            arrived = yield from inquiry.count(*queue, since, end, rules=rules)
             if not room or arrived:
                 found.append(room * RATE_S // arrived if room else 0)
         if quota.bytes is not None and not quota.loses_whole_steps:

@@ -22,7 +22,7 @@ from holdfast.broker.state.queues import in_flight_at_rest
 from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.queue_retention import QueueSpan
 from holdfast.core.queue_names import EVERYTHING, PERSISTED, consumer_group
-from holdfast.core.subscription import IN_FORCE, Subscription, own_of
+from holdfast.core.subscription import IN_FORCE, Subscription, keeping, own_of
 from holdfast.kernel import topic_matches
 
 Kind = Literal["log", "persisted", "application", "shared", "cursor", "bridge", "subscription"]
@@ -188,7 +188,7 @@ class QueueViews:
             own = own_of(self._sessions.subscriptions(session))
         else:
             own = own_of(attached.subscriptions)
-        subscriptions = tuple(item for item in own if item.qos > 0)
+        subscriptions = keeping(own)
         if attached is not None and attached.queue is not None:
             seen = self._queues.of(attached.queue)
             mark, in_flight = seen.mark, seen.in_flight
@@ -296,7 +296,7 @@ class QueueViews:
             queue_name=queue_name,
             kind="bridge",
             party=contents.party,
-            subscriptions=tuple(item for item in contents.record.reads if item.qos > 0),
+            subscriptions=keeping(contents.record.reads),
             created_at_offset=contents.record.created_at_offset,
             begin_offset=contents.mark,
             consumers=len(reader.consumers),

@@ -15,13 +15,11 @@ from holdfast.broker.store.tables import QueueRecord
 from holdfast.core.bridge import Bridge
 from holdfast.core.loss_reason import LossReason
 from holdfast.core.quota import Quota
-from holdfast.core.subscription import Subscription
 from holdfast.kernel import describe_state
 from holdfast.protocols.mqtt.remote import Granted
 
 NOTHING = LinkCounts()
 NOTHING_CARRIED = Carried(0, 0, 0, 0)
-QOS_MAXIMUM = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +59,6 @@ class Contents:
     ended_at_us: int | None
     """When the last connection ended on which it could send, if one has since the broker began."""
     quota: Quota
-    excludes: tuple[str, ...]
     flights: frozenset[int]
     """Offsets of messages in flight, and ..."""
     sent_at_us: Mapping[int, int]
@@ -73,30 +70,16 @@ class Contents:
     acknowledged: tuple[tuple[int, int], ...]
     """Ranges of offsets above the mark."""
 
-    def wanted(self) -> list[Subscription]:
-        """Its subscriptions; those at QoS 0 keep nothing."""
-        return [item for item in self.record.reads if item.qos > 0]
-
     def count(self, begin: int, end: int, inquiry: Inquiry) -> Pieces[int]:
-        """How many messages it has between two offsets: what it reads, without excludes."""
-        wanted = self.wanted()
-        if not wanted or begin >= end:
-            return 0
-        excluded = [self._excluded(topic_filter) for topic_filter in self.excludes]
-        if not excluded:
-            return (yield from inquiry.count(wanted, self.party, begin, end))
-        both = yield from inquiry.count([*wanted, *excluded], self.party, begin, end)
-        return both - (yield from inquiry.count(excluded, self.party, begin, end))
+        """How many messages it has between two offsets."""
+        reads, rules = self.record.reads, self.record.rules
+        return inquiry.count(reads, self.party, begin, end, rules=rules)
 
     def first(self, begin: int, end: int, inquiry: Inquiry) -> Pieces[int]:
-        """The first message of it between two offsets; `end` if there is none."""
-        wanted = self.wanted()
-        while begin < end and wanted:
-            found = yield from inquiry.first(wanted, self.party, begin, end)
-            if found >= end or (yield from self.count(found, found + 1, inquiry)):
-                return found
-            begin = found + 1
-        return end
+        """The first message of it between two offsets; the end of the range, or of what is durable,
+        if there is none."""
+        reads, rules = self.record.reads, self.record.rules
+        return inquiry.first(reads, self.party, begin, end, rules=rules)
 
     def first_offset(self) -> int:
         """Of what the remote is not done with, or the mark."""
@@ -109,16 +92,6 @@ class Contents:
     def is_done(self, offset: int) -> bool:
         """True of what is acknowledged, or given up."""
         return offset < self.mark or any(first <= offset < end for first, end in self.acknowledged)
-
-    def _excluded(self, topic_filter: str) -> Subscription:
-        return Subscription(
-            topic_filter=topic_filter,
-            qos=QOS_MAXIMUM,
-            no_local=True,
-            retain_as_published=True,
-            identifier=None,
-            from_offset=min(item.from_offset for item in self.record.reads),
-        )
 
 
 class BridgesState:
@@ -169,7 +142,7 @@ class BridgesState:
         found, record = self._bridges.find(name), self._bridges.record(name)
         if found is None or record is None:
             return None
-        bridge, _, link = found
+        link = found[2]
         if link is None:
             rest = self._queues.at_rest(record)
             mark = polled_to = rest.mark
@@ -188,7 +161,6 @@ class BridgesState:
             is_connected=link is not None and link.state is State.CONNECTED,
             ended_at_us=None if link is None else link.ended_at_us,
             quota=self._queues.quota(record),
-            excludes=tuple(text for item in bridge.local_subscriptions for text in item.excludes),
             flights=frozenset(flight["offset"] for flight in told["in_flight"]),
             sent_at_us=link.queue.sent_at_us() if link is not None and whole else {},
             received=frozenset(own_flights(state, "received")),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from holdfast.broker.chores import Pieces
 from holdfast.broker.store.questions import Inquiry
 from holdfast.core.quota import Quota
-from holdfast.core.subscription import Subscription
+from holdfast.core.subscription import Subscription, keeping
 from holdfast.core.units import SECOND_US
 from holdfast.kernel import Log
 
@@ -55,7 +55,7 @@ class KeptFrom:
             aged_until = self._log.offset_at(max(now_us - quota.age_us, 0))
         # Most logs are small and young, and then nothing has to be weighed.
         large = quota.bytes is not None and quota.bytes < self._log.statistics()["bytes"]
-        wanted = [item for item in queue.subscriptions if item.qos > 0]
+        wanted = keeping(queue.subscriptions)
         if not wanted or (aged_until <= begin and not large):
             return begin
         all_of_it = yield from inquiry.weigh(wanted, queue.party, begin, end)

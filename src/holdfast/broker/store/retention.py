@@ -29,12 +29,19 @@ from holdfast.broker.store.control_records import ControlRecords
 from holdfast.broker.store.footers import Footers
 from holdfast.broker.store.questions import Inquiry
 from holdfast.broker.store.queue_retention import KeptFrom, QueueSpan
-from holdfast.broker.store.tables import Table, parse_queue, parse_queue_fields, parse_value
+from holdfast.broker.store.tables import (
+    Table,
+    parse_queue,
+    parse_queue_fields,
+    parse_rules,
+    parse_value,
+)
 from holdfast.broker.store.view import QueueRow, View
 from holdfast.broker.world import Commits
 from holdfast.core.config import Config
 from holdfast.core.loss_reason import LossReason
 from holdfast.core.quota import quota_of
+from holdfast.core.subscription import Rules, keeping
 from holdfast.kernel import DiskError, Log
 
 log = logging.getLogger(__name__)
@@ -104,6 +111,13 @@ class _Asked:
     aged_until: int
     """What lies before is too old for it."""
     has_ended: bool
+    rules: Rules
+    """What it leaves out, of which the log does not know."""
+
+    def count(self, inquiry: Inquiry, first: int, end: int) -> Pieces[int]:
+        """How many messages wait for it between two offsets."""
+        wanted, party = self.cursor["subscriptions"], self.cursor["party"]
+        return inquiry.count(wanted, party, first, end, rules=self.rules)
 
     def reason(self, end: int) -> LossReason:
         """Why everything before `end` is lost."""
@@ -273,7 +287,10 @@ class Retention:
             losses, done = self._log.visit_piece(PIECE_EFFORT)
             for party, first, end, count in losses:
                 if queues.mark(party) is None:
-                    self._lose(queues, by_party[party], (first, end, count))
+                    lost = by_party[party]
+                    if lost.rules:
+                        count = yield from lost.count(Inquiry(self._log), first, end)
+                    self._lose(queues, lost, (first, end, count))
                 else:
                     self._later.append((by_party[party], first, end))
             if not done:
@@ -284,8 +301,9 @@ class Retention:
         lost."""
         if not queues.is_there(asked.cursor["party"]):
             return
-        now_us, party, (first, end, _) = self._now_us(), asked.cursor["party"], lost
-        queues.lose(asked.owner, party, asked.reason(end), lost, now_us)
+        now_us, party, (first, end, count) = self._now_us(), asked.cursor["party"], lost
+        if count:
+            queues.lose(asked.owner, party, asked.reason(end), lost, now_us)
         self._log.give_up(party, first, end, now_us)
 
     def _carry(self, queues: KeptQueues) -> Pieces[Outcome]:
@@ -320,8 +338,7 @@ class Retention:
             attached = queues.mark(party)
             mark = self._log.marks([party])[0] if attached is None else attached
             first = max(first, mark or 0)
-            wanted = asked.cursor["subscriptions"]
-            count = yield from Inquiry(self._log).count(wanted, party, first, end)
+            count = yield from asked.count(Inquiry(self._log), first, end)
             if not count:
                 continue
             if attached is None:
@@ -391,15 +408,22 @@ class Retention:
         elif not behind.is_attached:
             keep_from = self._kept.by_age(quota, now_us)
         aged_until = 0 if named else keep_from
-        carried = quota.carried_messages
+        carried, rules, reads = quota.carried_messages, parse_rules(fields), fields["reads"]
+        if fields["kind"] != "redrive":
+            # What is driven again waits whatever the terms are on which it goes.
+            reads = keeping(reads)
+        if rules and carried is not None:
+            party, end = behind.row.party, self._log.durable_offset()
+            newest = yield from inquiry.newest(reads, party, behind.mark, end, carried, rules=rules)
+            keep_from, carried = max(keep_from, newest), None
         cursor = {
             "party": behind.row.party,
             "mark": behind.mark,
-            "subscriptions": fields["reads"],
+            "subscriptions": reads,
             "keep_from": NOTHING if has_ended else keep_from,
             "messages_maximum": EVERYTHING if carried is None else carried,
         }
-        return _Asked(cursor, fields["owner"], aged_until, has_ended)
+        return _Asked(cursor, fields["owner"], aged_until, has_ended, rules)
 
 
 def _paged(view: View, *, shared: bool) -> Iterator[list[QueueRow]]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 from holdfast.core.loss_reason import LossReason
 from holdfast.core.quota import QueueKind
 from holdfast.core.share_name import ShareName, parse_shared
-from holdfast.core.subscription import Subscription
+from holdfast.core.subscription import Rules, Subscription
 
 
 class Table(IntEnum):
@@ -109,6 +109,8 @@ class QueueRecord:
     """Where it begins to read as long as it has no delivery state."""
     reads: tuple[Subscription, ...]
     """What it gets, on the terms of each, without the offsets that were cut off."""
+    rules: Rules = ()
+    """What a bridge's queue leaves out of that."""
     queue_name: str | None = None
     """Its own name, if it has one: a client's that is an APPLICATION, a group's from the first of
     those that subscribes to it until it ends, a cursor's and a subscription's."""
@@ -253,8 +255,13 @@ def parse_queue(value: bytes) -> QueueRecord:
     """The inverse of `format_queue`."""
     values = parse_value(value)
     reads = tuple(Subscription(**item) for item in values["reads"])
-    asked = tuple(values.get("asked", ()))
-    return QueueRecord(**{**values, "reads": reads, "asked": asked})
+    asked, rules = tuple(values.get("asked", ())), parse_rules(values)
+    return QueueRecord(**{**values, "reads": reads, "rules": rules, "asked": asked})
+
+
+def parse_rules(values: dict[str, Any]) -> Rules:
+    """What a queue leaves out, of the fields of its record."""
+    return tuple((text, keeps) for text, keeps in values.get("rules", ()))
 
 
 def _format_rows(subscriptions: tuple[Subscription, ...]) -> str:
