@@ -151,7 +151,7 @@ class QueueRecord:
 
     @property
     def is_returned(self) -> bool:
-        """True if it is what ended sessions have given back to a group."""
+        """True if it is what ended sessions have given back."""
         return self.kind == "redrive" and self.owner == RETURNED
 
     @property
