@@ -101,7 +101,7 @@ def never_give(monkeypatch: pytest.MonkeyPatch) -> None:
     ("plant", "judge"),
     [
         (forget_what_waits, "check_nothing_acknowledged_is_lost"),
-        (send_all_as_new, "without DUP"),
+        (send_all_as_new, "check_repeats_are_marked"),
         (forget_what_came, "check_qos_2_never_twice"),
         (never_give, "check_nothing_acknowledged_is_lost"),
     ],
