@@ -22,9 +22,7 @@ from prometheus_client.metrics_core import (
     GaugeMetricFamily,
     HistogramMetricFamily,
 )
-from prometheus_client.metrics_core import (
-    Metric as Family,
-)
+from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from holdfast import __version__
