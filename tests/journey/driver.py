@@ -20,14 +20,9 @@ from holdfast.pipeline.cursor import Cursor, released_after_commit
 from holdfast.pipeline.jobs import bronze
 from holdfast.pipeline.running import Pipeline, told
 from holdfast.pipeline.session import local_session
+from tests.virtual_machine import QUICK, quick_start
 
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A JVM that lives for seconds does not earn back what better code costs."""
-SETTINGS = {
-    "spark.master": "local-cluster[2,1,1024]",
-    "spark.driver.extraJavaOptions": QUICK,
-    "spark.executor.extraJavaOptions": QUICK,
-}
+SETTINGS = {"spark.master": "local-cluster[2,1,1024]", "spark.executor.extraJavaOptions": QUICK}
 RELEASE_FIRST = "release-first"
 INTERVAL_S = 0.1
 LAST_WORDS = "last-words.txt"
@@ -42,6 +37,7 @@ def main() -> None:
     parser.add_argument("--cursor", required=True)
     parser.add_argument("--fault", choices=[RELEASE_FIRST])
     given = parser.parse_args()
+    os.environ.update(quick_start())
     try:
         with told():
             follow(given)

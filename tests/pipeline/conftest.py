@@ -1,5 +1,6 @@
 """One Spark session a run, a log with something in it, and a broker in a process of its own."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +11,10 @@ from holdfast.pipeline.session import local_session
 from tests.builders.served import served
 from tests.builders.stored import Message, store
 from tests.process import BrokerProcess
+from tests.virtual_machine import quick_start
 
+os.environ.update(quick_start())
 QUICK = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",

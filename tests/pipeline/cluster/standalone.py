@@ -17,10 +17,10 @@ from holdfast import system
 from holdfast.pipeline.source.options import PUSHDOWN_VARIABLE
 from tests.ports import HeldPort
 from tests.process import HOST
+from tests.virtual_machine import QUICK
 
 SPARK_HOME = Path(pyspark.__file__).parent
 WITHIN_S = 600.0
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 EXECUTORS = 2
 EXECUTOR_MB = 512
 
