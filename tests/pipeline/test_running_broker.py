@@ -223,14 +223,19 @@ def test_a_named_queue_is_read_as_it_shows_itself(spark: SparkSession, tmp_path:
     broker.start()
     where = {"broker": broker.http_address}
     publish(broker, "before", [b"0"], version=5)
-    with Wire(broker.port) as wire:
+    with Wire(broker.port) as wire, Wire(broker.port) as other:
         wire.connect("one", user_name="app")
+        other.connect("two", user_name="app")
         assert wire.subscribe("zebra/fx/a/#") == [1]
         publish(broker, "a", [b"1", b"2"], version=5)
         publish(broker, "b", [b"3"], version=5)
-        for name, expected in (("app.one", [b"1", b"2"]), ("all", [b"0", b"1", b"2", b"3"])):
-            shown = spark.read.format("holdfast").options(queue=f"tbmq.msg.{name}", **where).load()
-            assert sorted(bytes(row["value"]) for row in shown.collect()) == expected
+        everything = [b"0", b"1", b"2", b"3"]
+        for name, expected in (("app.one", [b"1", b"2"]), ("app.two", []), ("all", everything)):
+            queue = spark.read.format("holdfast").options(queue=f"tbmq.msg.{name}", **where)
+            # A filter that the broker obeys narrows what the queue shows.
+            both = queue.load(), queue.option("pushdown", "true").load().where("offset >= 0")
+            for shown in both:
+                assert sorted(bytes(row["value"]) for row in shown.collect()) == expected, name
         nobody = spark.read.format("holdfast").options(queue="tbmq.msg.app.no", **where).load()
         with pytest.raises(Exception, match="no queue has the name"):
             nobody.count()

@@ -2,6 +2,7 @@
 query that the broker obeys."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -269,6 +270,23 @@ def test_filters_narrow_together() -> None:
         .topics
         == ()
     )
+
+
+def test_filters_narrow_what_a_queue_shows_and_never_widen_it() -> None:
+    shown = Criteria(topics=("a/1", "a/2"), prefix="a", qos=(1, 2), retain=False, keys=(b"k",))
+    assert narrowed([GreaterThan(("offset",), 4)]).applied(shown) == shown
+    filters: list[Filter] = [
+        In(("topic",), ("a/2", "b")),
+        StringStartsWith(("topic",), "a/"),
+        LessThanOrEqual(("qos",), 1),
+        In(("key",), (b"j", b"k")),
+    ]
+    less = replace(shown, topics=("a/2",), prefix="a/", qos=(1,))
+    assert narrowed(filters).applied(shown) == less
+    nothing = Criteria(topics=(), qos=(1, 2))
+    assert narrowed(filters).applied(nothing).topics == ()
+    for contradiction in (StringStartsWith(("topic",), "b"), EqualTo(("retain",), True)):
+        assert narrowed([contradiction]).applied(shown).topics == ()
 
 
 def test_the_progress_of_a_query_tells_where_it_stands(

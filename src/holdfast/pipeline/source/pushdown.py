@@ -49,16 +49,26 @@ class Narrowing:
     keys: frozenset[bytes] | None = None
 
     def applied(self, criteria: Criteria) -> Criteria:
-        """The criteria, narrowed."""
-        retain = self.retain
-        is_nothing = retain is not None and not retain
+        """The criteria, narrowed: what they say themselves has to be met as before."""
+        retain = None if criteria.retain is None else (criteria.retain,)
+        found = _beginning_with(
+            replace(
+                self,
+                topics=_also(self.topics, criteria.topics),
+                qos=_also(self.qos, criteria.qos),
+                retain=_also(self.retain, retain),
+                keys=_also(self.keys, criteria.keys),
+            ),
+            criteria.prefix,
+        )
+        is_nothing = found.retain is not None and not found.retain
         return replace(
             criteria,
-            topics=() if is_nothing else _sorted(self.topics),
-            prefix=self.prefix,
-            qos=_sorted(self.qos),
-            retain=next(iter(retain)) if retain is not None and len(retain) == 1 else None,
-            keys=_sorted(self.keys),
+            topics=() if is_nothing else _sorted(found.topics),
+            prefix=found.prefix,
+            qos=_sorted(found.qos),
+            retain=next(iter(found.retain)) if found.retain and len(found.retain) == 1 else None,
+            keys=_sorted(found.keys),
         )
 
 
@@ -76,10 +86,7 @@ def _by(found: Narrowing, condition: Filter) -> Narrowing:
         return found
     column = attribute[0]
     if column == "topic" and isinstance(condition, StringStartsWith):
-        one, other = found.prefix, condition.value
-        if one.startswith(other):
-            return found
-        return replace(found, prefix=other) if other.startswith(one) else _nothing(found)
+        return _beginning_with(found, condition.value)
     if column in ("offset", "timestamp"):
         return _in_range(found, column, condition)
     if column == "qos":
@@ -154,8 +161,16 @@ def _may_be(condition: Filter, value: int) -> bool:
     return value <= other if isinstance(condition, LessThanOrEqual) else True
 
 
-def _nothing(found: Narrowing) -> Narrowing:
+def _beginning_with(found: Narrowing, prefix: str) -> Narrowing:
+    if found.prefix.startswith(prefix):
+        return found
+    if prefix.startswith(found.prefix):
+        return replace(found, prefix=prefix)
     return replace(found, topics=frozenset())
+
+
+def _also(found: frozenset[Any] | None, own: Iterable[Any] | None) -> frozenset[Any] | None:
+    return found if own is None else _common(found, frozenset(own))
 
 
 def _common(one: frozenset[Any] | None, other: frozenset[Any]) -> frozenset[Any]:
