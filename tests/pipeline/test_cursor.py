@@ -310,7 +310,7 @@ def test_filters_narrow_what_is_read_from_a_cursor(running: Running) -> None:
     running.publish(*(str(bytes(50_000)) for _ in range(60)), topic="other")
     running.broker.wait_logged("segments removed")
     rows = running.spark.read.format("holdfast").options(
-        broker=running.address, subscribe=SELECTION, cursor=NAME
+        broker=running.address, subscribe=SELECTION, cursor=NAME, pushdown="true"
     )
     # What the log itself has let go is still the cursor's, and found by any filter.
     assert [row["offset"] for row in rows.load().where("offset < 3").collect()] == [1, 2]

@@ -20,6 +20,7 @@ def test_defaults() -> None:
     assert options.criteria.filters == ("zebra/fx/+/reads",)
     assert options.starting_offset is None
     assert options.fail_on_data_loss
+    assert not options.pushdown
     assert options.columns[0] == "topic"
     assert options.columns[-1] == "properties"
 

@@ -32,6 +32,7 @@ from holdfast.pipeline.source.options import parse_options
 from holdfast.pipeline.source.pushdown import Narrowing, narrowed
 from holdfast.pipeline.source.ranges import LogRange
 from holdfast.pipeline.source.stream import StreamReader
+from holdfast.pipeline.tables import MESSAGES, register_views
 from holdfast.reading import directory
 from holdfast.reading.criteria import Criteria
 from tests.builders.stored import START_US, STEP_US, Message, store
@@ -219,6 +220,7 @@ def test_filters_that_the_broker_obeys_leave_the_answer_unchanged(
 
 
 ALL = "offset,topic,qos,timestamp,retain,key"
+HANDS_OVER = "spark.sql.python.filterPushdown.enabled"
 
 
 def test_what_filters_exclude_is_not_read(module_log: Path) -> None:
@@ -236,12 +238,62 @@ def test_what_filters_exclude_is_not_read(module_log: Path) -> None:
     assert found == list(range(12, 100, 4))
 
 
-def test_a_session_of_ours_hands_filters_over_unless_told(
+def test_a_frame_that_is_used_twice_answers_rightly(spark: SparkSession, module_log: Path) -> None:
+    frame = load(spark, dataDir=str(module_log), subscribe="#", columns="offset,topic")
+    other = frame.where("topic = 'other/thing'")
+    assert offsets(frame.where("offset < 3")) == [0, 1, 2]
+    assert frame.count() == 100
+    union = frame.where("offset < 3").union(frame.where("offset >= 97"))
+    assert offsets(union) == [0, 1, 2, 97, 98, 99]
+    assert other.union(frame).count() == 125
+    assert frame.alias("one").join(other.alias("other"), "offset").count() == 25
+    assert frame.join(other, "offset", "left_anti").count() == 75
+    next_ones = fn.col("next.offset") == fn.col("one.offset") + 1
+    pairs = other.alias("one").join(frame.where("topic like 'zebra/%'").alias("next"), next_ones)
+    assert pairs.count() == 24, "the last one of all has no next one"
+
+
+def test_a_view_and_a_table_that_are_named_twice_in_a_query_answer_rightly(
     spark: SparkSession, module_log: Path
 ) -> None:
-    assert parse_options({"dataDir": str(module_log), "subscribe": "#"}).pushdown
-    source = {"dataDir": str(module_log), "subscribe": "#"}
-    assert offsets(load(spark, **source).where("offset < 3")) == [0, 1, 2]
+    options = f"OPTIONS (dataDir '{module_log}', subscribe '#')"
+    spark.sql(f"CREATE TEMPORARY VIEW looked_at USING holdfast {options}")
+    spark.sql(f"CREATE TABLE kept USING holdfast {options}")
+    register_views(spark, data_dir=str(module_log), tables=[MESSAGES])
+    try:
+        for name in ("looked_at", "kept", MESSAGES):
+            few = f"SELECT count(*) FROM {name} WHERE topic = 'other/thing'"
+            early = f"SELECT count(*) FROM {name} WHERE offset < 3"
+            everything = f"SELECT count(*) FROM {name}"
+            [row] = spark.sql(f"SELECT ({few}), ({early}), ({everything})").collect()
+            assert tuple(row) == (25, 3, 100), name
+    finally:
+        spark.sql("DROP TABLE kept")
+        spark.catalog.dropTempView("looked_at")
+        spark.catalog.dropTempView(MESSAGES)
+
+
+def test_a_frame_keeps_the_range_that_it_was_planned_for(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    store(tmp_path / "data", [Message("t", b"x")] * 3)
+    source = {"dataDir": str(tmp_path / "data"), "subscribe": "#"}
+    frame = load(spark, **source)
+    assert frame.count() == 3
+    store(tmp_path / "data", [Message("t", b"x")] * 2, at=3)
+    assert frame.count() == 3
+    assert load(spark, **source).count() == 5
+
+
+def test_a_session_that_hands_over_no_filters_takes_a_moment_that_python_lacks(
+    spark: SparkSession, module_log: Path
+) -> None:
+    spark.conf.set(HANDS_OVER, "false")
+    try:
+        frame = load(spark, dataDir=str(module_log), subscribe="#")
+        assert frame.where("timestamp < timestamp'+12000-01-01'").count() == 100
+    finally:
+        spark.conf.set(HANDS_OVER, "true")
 
 
 def test_filters_narrow_together() -> None:

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from holdfast.pipeline.source.options import PUSHDOWN_VARIABLE
-
 CHECKPOINT_FILES = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
@@ -25,7 +23,7 @@ def recommended_settings(cores: int) -> dict[str, str]:
         "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINT_FILES,
         # A checkpoint keeps this number, so that it must be right before the first run.
         "spark.sql.shuffle.partitions": str(cores),
-        # Filters reach a reader that takes them (option `pushdown`).
+        # A load may ask for its filters to be handed over (option `pushdown`).
         "spark.sql.python.filterPushdown.enabled": "true",
         # Event times are instants; the machine's own zone must not shift them.
         "spark.sql.session.timeZone": "UTC",
@@ -41,7 +39,6 @@ def local_session(
     # Spark starts its Python workers as `python3` unless told; they must be this interpreter, which
     # has this package. Only the environment reaches the worker that looks for data sources.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # noqa: TID251 - Spark's own switch.
-    os.environ[PUSHDOWN_VARIABLE] = "true"  # noqa: TID251 - for the same worker.
     builder = SparkSession.builder.appName(name).master(f"local[{cores}]")
     for key, value in {**recommended_settings(cores), **(settings or {})}.items():
         builder = builder.config(key, value)

@@ -14,7 +14,6 @@ from urllib.request import urlopen
 import pyspark
 
 from holdfast import system
-from holdfast.pipeline.source.options import PUSHDOWN_VARIABLE
 from tests.ports import HeldPort
 from tests.process import HOST
 from tests.virtual_machine import QUICK
@@ -26,11 +25,8 @@ EXECUTOR_MB = 512
 
 
 def environment(**more: str) -> dict[str, str]:
-    """That of whoever has activated the environment which holdfast is installed in, and knows
-    nothing of a session in this process."""
-    given = {
-        name: value for name, value in system.environment().items() if name != PUSHDOWN_VARIABLE
-    }
+    """That of whoever has activated the environment which holdfast is installed in."""
+    given = system.environment()
     programs = f"{Path(sys.executable).parent}:{given['PATH']}"
     own = {"PATH": programs, "SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": HOST}
     return {**given, **own, "PYSPARK_PYTHON": sys.executable, **more}

@@ -13,16 +13,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from holdfast import system
 from holdfast.core.limits import READ_PARTS_MAXIMUM
 from holdfast.pipeline.source import forms
 from holdfast.pipeline.source.columns import DEFAULT_COLUMNS
 from holdfast.pipeline.source.forms import Boundary, OptionError
 from holdfast.reading.criteria import Criteria
 
-PUSHDOWN_VARIABLE: Final = "SPARK_HOLDFAST_PUSHDOWN"
-"""Only the environment of the session's process reaches the worker that plans a query:
-`local_session` says by it that the session takes readers with filters."""
 Use = Literal["batch", "stream", "write"]
 READ: Final[tuple[Use, ...]] = ("batch", "stream")
 
@@ -252,9 +248,11 @@ OPTIONS: Final = (
     Option(
         "pushdown",
         forms.flag,
-        "as the session says",
-        "hand filters on topic, offset, timestamp, qos, key and retain to the broker; the session"
-        " needs spark.sql.python.filterPushdown.enabled, which `local_session` sets",
+        "false",
+        "hand filters on topic, offset, timestamp, qos, key and retain to the broker: for a frame"
+        " that is used in one place of one query, since Spark keeps what the filters left for every"
+        " other use of it; the session needs spark.sql.python.filterPushdown.enabled, which"
+        " `local_session` sets",
         ("batch",),
     ),
 )
@@ -361,7 +359,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         records_per_partition=found.get("maxRecordsPerPartition"),
         fail_on_data_loss=found.get("failOnDataLoss", True),
         columns=_columns(found),
-        pushdown=found.get("pushdown", system.environment().get(PUSHDOWN_VARIABLE) == "true"),
+        pushdown=found.get("pushdown", False),
     )
 
 
