@@ -151,6 +151,19 @@ def test_ten_thousand_topics_and_a_pattern() -> None:
     assert by_pattern.criteria.pattern == "plant/[0-9]+/reads"
 
 
+@pytest.mark.parametrize("address", ["admin:open-sesame@h:1", "https://x:open-sesame@h:1", "a@h"])
+def test_an_address_with_credentials_is_refused_and_not_repeated(address: str) -> None:
+    for refused in (
+        lambda: parse_options({**PLAIN, "broker": address}),
+        lambda: HoldfastSource({"broker": address, "table": "queues"}).schema(),
+        lambda: parse_writer_options({"broker": address}),
+    ):
+        with pytest.raises(OptionError, match=r"'broker' cannot have '@'.*'user' and") as error:
+            refused()
+        assert address not in str(error.value)
+        assert "sesame" not in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("option", "value", "instead"),
     [

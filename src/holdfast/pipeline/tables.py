@@ -11,6 +11,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from holdfast.core.table_names import TABLES
+from holdfast.pipeline.source.forms import address
 from holdfast.reading.remote_tables import MomentOfBroker, RemoteTables
 
 MESSAGES: Final = "messages"
@@ -31,12 +32,13 @@ def register_views(
     query that read it.
 
     Of a data directory there is what is on record and in the log, of the moment of each query, and
-    `None` is returned.
+    `None` is returned. Raises `OptionError` for what is no address.
     """
     given = {"broker": broker, "user": user, "password": password, "dataDir": data_dir}
     where = {name: value for name, value in given.items() if value is not None}
     moment = None
     if broker is not None:
+        address("broker", broker)
         # Messages are read as the log is, below the moment.
         taken = [name for name in tables if name != MESSAGES] or ["topics"]
         moment = RemoteTables(broker, user, password).take(taken)

@@ -49,7 +49,13 @@ def password_file(option: str, given: str) -> str:
 
 
 def address(option: str, given: str) -> str:
-    """Where a broker listens."""
+    """Where a broker listens. What stands before an `@` may be a password: it is not repeated."""
+    if "@" in given:
+        raise OptionError(
+            option,
+            "cannot have '@': it is an address alone. Give credentials as 'user' and 'password' or"
+            " 'passwordFile'",
+        )
     host, colon, port = given.removeprefix("https://").rpartition(":")
     if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
         raise OptionError(

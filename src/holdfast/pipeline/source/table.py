@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from holdfast.core.table_names import TABLES
 from holdfast.pipeline.parcel import Parcel
-from holdfast.pipeline.source.forms import OptionError, password_file
+from holdfast.pipeline.source.forms import OptionError, address, password_file
 from holdfast.reading.directory_tables import DirectoryTables
 from holdfast.reading.remote_tables import RemoteTables
 from holdfast.reading.tables import SCHEMAS
@@ -68,6 +68,8 @@ def parse_table_options(given: Mapping[str, str]) -> TableOptions | None:
     broker, data_dir = found.get("broker"), found.get("dataDir")
     if (broker is None) == (data_dir is None):
         raise OptionError("broker", "or 'dataDir' must be given, and not both")
+    if broker is not None:
+        address("broker", broker)
     if data_dir is not None and "moment" in found:
         raise OptionError("moment", "goes with 'broker'")
     password = lower.get("password")
