@@ -1,6 +1,7 @@
 """What the world does to tables and jobs: disks fill up, the log forgets, payloads are huge, and a
 cursor goes. A run stops with a sentence, and no row is lost or doubled."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -81,8 +82,9 @@ def test_a_full_disk_under_a_job_costs_no_row(
     assert sorted(at for name in SILVER.makes for at in offsets(warehouse, name)) == list(range(50))
 
 
+@pytest.mark.parametrize("is_checkpoint_lost", [False, True])
 def test_offsets_that_the_log_has_forgotten_stop_the_query_unless_that_is_allowed(
-    spark: SparkSession, source: dict[str, str], tmp_path: Path
+    spark: SparkSession, source: dict[str, str], tmp_path: Path, is_checkpoint_lost: bool
 ) -> None:
     store(tmp_path / "data", mixed(50))
     warehouse = warehouse_of(source, tmp_path / "pipeline")
@@ -91,6 +93,8 @@ def test_offsets_that_the_log_has_forgotten_stop_the_query_unless_that_is_allowe
     forget(tmp_path / "data")
     begin = open_log(parse_options(source)).extent().begin
     assert 50 < begin < 400
+    if is_checkpoint_lost:
+        shutil.rmtree(warehouse.checkpoint(BRONZE))
     with pytest.raises(RunError, match=f"offsets 50 to {begin - 1} have been removed"), told():
         run_bronze(spark, warehouse, source)
     assert offsets(warehouse, BRONZE) == list(range(50))

@@ -11,11 +11,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from holdfast.pipeline.source.columns import read_schema
 from holdfast.pipeline.source.forms import OptionError
+from holdfast.pipeline.source.offsets import DataLossError
 from holdfast.pipeline.source.options import parse_options
 from holdfast.pipeline.source.stream import StreamReader
 from holdfast.reading.directory import LogDirectory
 from tests.builders.served import served
-from tests.builders.stored import Message, store
+from tests.builders.stored import Message, forget, store
 
 SMALL = [Message("t", b"x") for _ in range(10)]
 ALL = ReadAllAvailable()
@@ -85,6 +86,25 @@ def test_a_beginning_behind_the_end_of_the_log_is_refused_or_the_end(tmp_path: P
     store(tmp_path, SMALL)
     assert end_of(easy, start) == 20
     assert reader_of(tmp_path, startingOffsets="20").initialOffset()["o"] == 20
+
+
+def test_a_beginning_that_the_log_has_forgotten_is_a_loss(tmp_path: Path) -> None:
+    store(tmp_path, [Message("t", b"x" * 40_000)] * 400)
+    forget(tmp_path)
+    begin = reader_of(tmp_path, startingOffsets="earliest").initialOffset()["o"]
+    assert 10 < begin < 400
+    assert reader_of(tmp_path, startingTimestamp="0").initialOffset()["o"] == begin
+
+    strict = reader_of(tmp_path, startingOffsets="10")
+    start = strict.initialOffset()
+    with pytest.raises(DataLossError, match=f"offsets 10 to {begin - 1} have been removed"):
+        strict.partitions(start, strict.latestOffset(start, ALL))
+
+    easy = reader_of(tmp_path, startingOffsets="10", failOnDataLoss="false")
+    start = easy.initialOffset()
+    parts = easy.partitions(start, easy.latestOffset(start, ALL))
+    assert (parts[0].begin, parts[-1].end) == (begin, 400)
+    assert easy.reportLatestOffset()["lostMessages"] == begin - 10
 
 
 def test_what_a_batch_may_have_at_most_is_no_reason_to_wait(tmp_path: Path) -> None:

@@ -101,7 +101,11 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         extent = opened.extent()
         if begin > extent.end:
             begin = self._beyond(begin, extent)
-        return format_offset(extent.epoch, max(begin, extent.begin))
+        if not isinstance(self.options.starting_offset, int):
+            # A word or a time asks for what is there. A number asks for that very message: if it is
+            # gone, that is a loss like any other, told where ranges are planned.
+            begin = max(begin, extent.begin)
+        return format_offset(extent.epoch, begin)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """How much a micro-batch takes unless the trigger says otherwise."""
