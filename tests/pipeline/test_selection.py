@@ -159,6 +159,14 @@ def test_a_table_does_not_keep_a_password(spark: SparkSession) -> None:
         spark.sql(f"CREATE TABLE secret USING holdfast {options}")
 
 
+def test_views_of_a_broker_are_not_made_of_an_address_with_credentials(
+    spark: SparkSession,
+) -> None:
+    with pytest.raises(OptionError, match="'broker' cannot have '@'") as refused:
+        register_views(spark, broker="admin:open-sesame@h:1")
+    assert "sesame" not in str(refused.value)
+
+
 # --- filters of a query ---------------------------------------------------------------------------
 
 
