@@ -225,7 +225,8 @@ def _tables(data: Data) -> str:
 
 def _card(title: str, about: str, inside: str, *, wide: bool = False) -> str:
     kind = ' class="wide"' if wide else ""
-    return f'<section{kind}><h2>{title}</h2><p class="about">{about}</p>{inside}</section>'
+    said = f'<h2>{escape(title)}</h2><p class="about">{escape(about)}</p>'
+    return f"<section{kind}>{said}{inside}</section>"
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
