@@ -10,6 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.utils import StreamingQueryException
 
 from holdfast.pipeline.jobs.bronze import BRONZE, Appender, start_query
 from holdfast.pipeline.jobs.job import Job
@@ -89,6 +90,27 @@ def test_a_batch_that_comes_again_adds_nothing(
     assert appender.append(batch.where("offset < 15")) == 5
     assert appender.append(batch.where("offset < 15")) == 0
     assert offsets(warehouse, BRONZE) == list(range(15))
+
+
+def test_a_table_that_is_removed_under_its_query_ends_it_and_the_next_one_fills_it(
+    spark: SparkSession, source: dict[str, str], tmp_path: Path
+) -> None:
+    store(tmp_path / "data", mixed(150))
+    warehouse = warehouse_of(source, tmp_path / "pipeline")
+    path = warehouse.table(BRONZE).path
+    taken: list[int] = []
+
+    def remove_once(rows: int) -> None:
+        if not taken:
+            shutil.rmtree(path)
+        taken.append(rows)
+
+    query = start_query(spark, warehouse, source, continued=remove_once)
+    with pytest.raises(StreamingQueryException, match=r"was restored or removed .* to offset 69;"):
+        query.awaitTermination()
+    assert list(path.rglob("*.parquet")) == []
+    assert run_bronze(spark, warehouse, source) == 150
+    assert offsets(warehouse, BRONZE) == list(range(150))
 
 
 @pytest.mark.parametrize("year", ["-0500", "+200000"])

@@ -5,7 +5,8 @@ and retention in the log no longer matters.
 
 What is true after a crash between any two steps: Spark repeats the micro-batch, and the table takes
 what it lacks, since its version is an offset of the log. A lost checkpoint costs only reading; one
-that is ahead of its table is put aside, and the query begins again where the table ends.
+that is ahead of its table is put aside, and the query begins again where the table ends. A table
+that is restored or removed under the query ends it, so that the next one does that.
 
 Flow: log -> micro-batch -> data files on executors -> one commit with the greatest offset.
 """
@@ -23,7 +24,7 @@ from pyspark.sql.types import DateType, StructField, StructType
 
 from holdfast.pipeline.cursor import CURSOR
 from holdfast.pipeline.load.files import WrittenFiles, write_files, write_one_day
-from holdfast.pipeline.load.table import NOTHING, Shape, StoredTable
+from holdfast.pipeline.load.table import NOTHING, Shape, StoredTable, TableError
 from holdfast.pipeline.load.warehouse import Warehouse
 from holdfast.pipeline.source.columns import DEFAULT_COLUMNS, read_schema
 from holdfast.pipeline.source.log import open_log
@@ -65,15 +66,23 @@ class Appender:
 
     def __init__(self, table: StoredTable) -> None:
         self._table = table
+        self._reached = table.version()
+        """The version that the table had last."""
         self._are_days_mixed = False
         """The last micro-batch had rows of more than one day."""
 
     def append(self, batch: DataFrame) -> int:
         """Appends those of a batch of RECORDS that the table lacks; returns how many, when they
-        are in it."""
+        are in it. Raises `TableError` if the table holds less than it did."""
         files = self._written(batch)
         before = self._table.opened_if_there()
         version = self._table.version_of(before)
+        if version < self._reached:
+            files.discard()
+            raise TableError(
+                f"the table {self._table.path} was restored or removed under the query: it had all"
+                f" up to offset {self._reached}; the next run brings in what it lacks"
+            )
         if files.rows and min(_offsets(files, "minValues")) <= version:
             # Spark has repeated a micro-batch. As a rule nothing is left out of one: the offset in
             # the condition would be another program each time, which the JVM compiles anew.
@@ -82,7 +91,8 @@ class Appender:
         if not files.rows:
             files.discard()
             return 0
-        self._table.commit(files, SHAPE, max(_offsets(files, "maxValues")), before)
+        self._reached = max(_offsets(files, "maxValues"))
+        self._table.commit(files, SHAPE, self._reached, before)
         return files.rows
 
     def _written(self, records: DataFrame) -> WrittenFiles:
