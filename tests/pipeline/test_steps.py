@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 from pyspark.sql.utils import StreamingQueryException
 
-from holdfast.pipeline.jobs.bronze import BRONZE, Appender, start_query
+from holdfast.pipeline.jobs.bronze import BRONZE, Appender, _put_aside_if_ahead, start_query
 from holdfast.pipeline.jobs.job import Job
 from holdfast.pipeline.jobs.silver import silver_job
 from holdfast.pipeline.jobs.stepping import AccountingError, catch_up
@@ -22,7 +22,8 @@ from holdfast.pipeline.load.warehouse import Origin, Warehouse, WarehouseError
 from holdfast.pipeline.payloads.catalog import read_catalog
 from holdfast.pipeline.source.log import open_log
 from holdfast.pipeline.source.options import parse_options
-from tests.builders.stored import store
+from tests.builders import stored
+from tests.builders.stored import Message, store
 from tests.builders.tag_reads import message, mixed, read, received_at
 
 SILVER = silver_job(read_catalog(None))
@@ -77,6 +78,24 @@ def test_a_table_behind_its_checkpoint_is_filled_from_where_it_ends(
     shutil.rmtree(warehouse.table(BRONZE).path)
     assert run_bronze(spark, warehouse, source) == 150
     assert offsets(warehouse, BRONZE) == list(range(150))
+
+
+def test_a_checkpoint_ahead_of_its_table_is_seen_behind_messages_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored, "SEGMENT_BYTES", 64 << 20)
+    # More than one read passes.
+    others = [Message("video/1", b"x" * 1_000_000)] * 40
+    store(tmp_path / "data", [*others, *[message(b"{}")] * 40])
+    checkpoint = tmp_path / "checkpoint"
+    for name, text in (("commits", "v1"), ("offsets", 'v1\n{"o": 80}')):
+        (checkpoint / name).mkdir(parents=True)
+        (checkpoint / name / "0").write_text(text)
+    options = {"dataDir": str(tmp_path / "data"), "startingOffsets": "earliest"}
+    _put_aside_if_ahead(options | {"subscribe": "nothing/of/it"}, checkpoint, 0)
+    assert checkpoint.exists()
+    _put_aside_if_ahead(options | {"subscribe": "zebra/fx/+/reads"}, checkpoint, 0)
+    assert not checkpoint.exists()
 
 
 def test_a_batch_that_comes_again_adds_nothing(
