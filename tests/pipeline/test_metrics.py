@@ -5,6 +5,7 @@ import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -25,6 +26,30 @@ def wait_for(holds: Callable[[], bool]) -> None:
 def values(text: str, query: str) -> dict[str, float]:
     found = re.findall(rf'^holdfast_query_(\w+)\{{query="{query}"\}} (\S+)$', text, re.MULTILINE)
     return {name: float(value) for name, value in found}
+
+
+def test_numbers_have_all_of_their_digits_and_names_the_escapes_of_prometheus() -> None:
+    name, metrics = 'Lager "Süd"\t\\7\n', QueryMetrics()
+    progress = SimpleNamespace(
+        name=name,
+        id="",
+        numInputRows=12_345_678,
+        batchId=0,
+        batchDuration=1_234_567_891,
+        processedRowsPerSecond=10.5,
+        sources=[SimpleNamespace(latestOffset='{"lagMessages": 1234567, "waitingFor": "it"}')],
+    )
+    metrics.onQueryProgress(SimpleNamespace(progress=progress))  # type: ignore[arg-type]
+    lines = metrics.text().splitlines()
+    query = r'{query="Lager \"Süd\"' + "\t" + r'\\7\n"}'
+    for said in (
+        f"rows_total{query} 12345678",
+        f"lag_messages{query} 1234567",
+        f"batch_seconds{query} 1234567.891",
+        f"rows_per_second{query} 10.5",
+        f"waiting{query} 1",
+    ):
+        assert f"holdfast_query_{said}" in lines
 
 
 def test_a_query_is_seen_from_its_start_to_its_failure(

@@ -101,7 +101,8 @@ class QueryMetrics(StreamingQueryListener):
             full = f"holdfast_query_{metric}"
             lines += [f"# HELP {full} {told}", f"# TYPE {full} {kind}"]
             lines += [
-                f"{full}{{query={json.dumps(name)}}} {values[metric]:g}" for name, values in queries
+                f'{full}{{query="{_escaped(name)}"}} {_number(values[metric])}'
+                for name, values in queries
             ]
         return "\n".join([*lines, ""])
 
@@ -132,6 +133,16 @@ class QueryMetrics(StreamingQueryListener):
             server.shutdown()
             server.server_close()
             thread.join()
+
+
+def _escaped(text: str) -> str:
+    """As the value of a label has it, which knows no other escapes."""
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def _number(value: float) -> str:
+    """Every digit; whole numbers without a fraction."""
+    return str(int(value)) if float(value).is_integer() else str(value)
 
 
 def _note(seen: _Seen, progress: StreamingQueryProgress) -> None:
