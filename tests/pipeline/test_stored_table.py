@@ -103,6 +103,28 @@ def test_rows_are_replaced_and_removed_by_key_with_the_version(tmp_path: Path) -
     assert (table.version(), counts()) == (12, {"a": 5, "c": 3})
 
 
+def test_a_null_in_a_key_is_like_another(tmp_path: Path) -> None:
+    table = StoredTable(tmp_path / "t", "epoch")
+    columns = StructType().add("reader", "string").add("antenna", "long").add("count", "long")
+    shape = Shape(columns, key=("reader", "antenna"))
+
+    def upsert(version: int, **columns: list[object]) -> bool:
+        types = {"reader": pa.string(), "antenna": pa.int64(), "count": pa.int64()}
+        made = {name: pa.array(column, types.get(name)) for name, column in columns.items()}
+        return table.upsert(pa.table(made), shape, version)
+
+    names, antennas = ["a", "a", None, None], [1, None, 1, None]
+    assert upsert(1, reader=names, antenna=antennas, count=[1, 2, 3, 4])
+    assert upsert(2, reader=names, antenna=antennas, count=[10, 20, 30, 40])
+    assert upsert(3, reader=[None], antenna=[None], count=[0], gone=[True])
+    rows = pa.table(DeltaTable(str(table.path)).to_pyarrow_table()).sort_by("count").to_pylist()
+    assert [(row["reader"], row["antenna"], row["count"]) for row in rows] == [
+        ("a", 1, 10),
+        ("a", None, 20),
+        (None, 1, 30),
+    ]
+
+
 def test_a_table_without_rows_is_known_to_be_empty_before_it_is_read(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -84,10 +84,10 @@ def _make(database: sqlite3.Connection, table: str, shape: Shape) -> None:
 def _apply(database: sqlite3.Connection, table: str, rows: pa.Table, shape: Shape) -> None:
     names = shape.columns.names
     found = rows.to_pylist()
-    gone = [row for row in found if row.get("gone")]
     kept = [row for row in found if not row.get("gone")]
-    same = " AND ".join(f"{_quoted(name)} = ?" for name in shape.key)
-    database.executemany(f"DELETE FROM {_quoted(table)} WHERE {same}", _cells(gone, shape.key))  # noqa: S608 - names of our own tables, quoted
+    # A null in a key is another one to SQLite's own replacing.
+    same = " AND ".join(f"{_quoted(name)} IS ?" for name in shape.key)
+    database.executemany(f"DELETE FROM {_quoted(table)} WHERE {same}", _cells(found, shape.key))  # noqa: S608 - names of our own tables, quoted
     places = ", ".join("?" for _ in names)
     columns = ", ".join(_quoted(name) for name in names)
     database.executemany(

@@ -63,7 +63,7 @@ class Shape:
 
     columns: StructType
     key: tuple[str, ...] = ()
-    """Rows are upserted by it; without one they are appended."""
+    """Rows are upserted by it, those with a null in it too; without one they are appended."""
     partition: str | None = None
 
 
@@ -281,7 +281,8 @@ class StoredTable:
         if "gone" not in rows.column_names:
             rows = rows.append_column("gone", pa.array([False] * rows.num_rows))
         names = [name for name in rows.column_names if name != "gone"]
-        same = " and ".join(f"t.{name} = s.{name}" for name in shape.key)
+        # Null is null's like. What stands between `and` is read wrongly without the parentheses.
+        same = " and ".join(f"(t.{name} is not distinct from s.{name})" for name in shape.key)
         taken = {name: f"s.{name}" for name in names}
         (
             delta.merge(
