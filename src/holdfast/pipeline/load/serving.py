@@ -15,10 +15,17 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from holdfast.core.errors import OperatingError
 from holdfast.pipeline.load.table import NOTHING, Shape, StoredTable
 
 BUSY_S = 30
 """As long as a reader's transaction may keep a writer waiting."""
+
+
+class ServingError(OperatingError):
+    """The copy cannot be written."""
+
+    retriable = True
 
 
 class ServingCopy:
@@ -64,13 +71,19 @@ class ServingCopy:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with closing(sqlite3.connect(self.path, timeout=BUSY_S)) as database, database:
-            database.execute("BEGIN IMMEDIATE")
-            database.execute(
-                "CREATE TABLE IF NOT EXISTS holdfast_versions"
-                " (name TEXT PRIMARY KEY, version INTEGER NOT NULL)"
-            )
-            yield database
+        """All of the block or nothing of it. Raises `ServingError`."""
+        try:
+            with closing(sqlite3.connect(self.path, timeout=BUSY_S)) as database, database:
+                database.execute("BEGIN IMMEDIATE")
+                database.execute(
+                    "CREATE TABLE IF NOT EXISTS holdfast_versions"
+                    " (name TEXT PRIMARY KEY, version INTEGER NOT NULL)"
+                )
+                yield database
+        except sqlite3.Error as problem:
+            raise ServingError(
+                f"the copy of the answers in {self.path} cannot be written: {problem}"
+            ) from problem
 
 
 def _make(database: sqlite3.Connection, table: str, shape: Shape) -> None:
