@@ -8,9 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.pipeline.configuration import read_configuration
+from holdfast.pipeline.jobs.gold import Answers, throughput
 from holdfast.pipeline.jobs.stepping import catch_up
 from holdfast.pipeline.load.warehouse import Warehouse
 from holdfast.pipeline.running import Pipeline
@@ -82,6 +83,27 @@ def test_answers_are_those_of_a_count_by_hand(spark: SparkSession, tmp_path: Pat
     with sqlite3.connect(warehouse.directory / "serving.db") as copy:
         served = copy.execute("SELECT dwellSeconds FROM presence ORDER BY hostName, startedAt")
         assert [row[0] for row in served] == [20.0, 10.0, 55.0]
+
+
+class Rows:
+    """What is already in tables, as a step sees it."""
+
+    def __init__(self, **frames: DataFrame) -> None:
+        self._frames = frames
+
+    def rows(self, table: str, **_at_least: object) -> DataFrame:
+        return self._frames[table]
+
+    def kept(self, frame: DataFrame) -> DataFrame:
+        return frame
+
+
+def test_a_topic_without_the_level_of_environments_has_none(spark: SparkSession) -> None:
+    told = [(received_at(0), topic, b"v") for topic in ("site/prod/x", "status", "site/prod")]
+    frame = spark.createDataFrame(told, "timestamp timestamp, topic string, value binary")
+    answers = Answers(60, 60, 2, 60, 10)
+    found = throughput(frame, Rows(bronze=frame), answers).collect()
+    assert {row["environment"]: row["messages"] for row in found} == {"prod": 2, "": 1}
 
 
 @pytest.mark.long

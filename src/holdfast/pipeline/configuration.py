@@ -84,7 +84,9 @@ class AnswerEntries:
 
     presence_gap_s: float = entry(60.0, "A tag that was not read for so long has gone.")
     liveness_gap_s: float = entry(60.0, "A device that said nothing for so long was silent.")
-    environment_level: int = entry(1, "The level of a topic that names its environment, from 1.")
+    environment_level: int = entry(
+        1, "The level of a topic that names its environment, from 1; a topic without it has none."
+    )
     window_s: int = entry(60, "Rates and latencies are counted in windows of so many seconds.")
     queued_rows_minimum: int = entry(10, "Reads within a second that more make a batch.")
     queues: tuple[str, ...] = entry(

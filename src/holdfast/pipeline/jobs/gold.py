@@ -270,7 +270,8 @@ def _bucket(offset: str | Column) -> Column:
 
 
 def _environment(answers: Answers) -> Column:
-    level = f.element_at(f.split("topic", "/"), answers.environment_level)
+    """Empty for a topic that has no such level."""
+    level = f.try_element_at(f.split("topic", "/"), f.lit(answers.environment_level))
     return f.coalesce(level, f.lit("")).alias("environment")
 
 
