@@ -2,7 +2,8 @@
 
 import shutil
 import sqlite3
-from datetime import timedelta
+import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,8 +13,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.pipeline.configuration import read_configuration
 from holdfast.pipeline.jobs.gold import Answers, throughput
+from holdfast.pipeline.jobs.silver import _before
 from holdfast.pipeline.jobs.stepping import catch_up
+from holdfast.pipeline.load.table import no_rows
 from holdfast.pipeline.load.warehouse import Warehouse
+from holdfast.pipeline.payloads.catalog import read_catalog
+from holdfast.pipeline.payloads.judging import DUPLICATES
 from holdfast.pipeline.running import Pipeline
 from tests.builders.stored import Message, store
 from tests.builders.tag_reads import message, mixed, read, received_at
@@ -104,6 +109,33 @@ def test_a_topic_without_the_level_of_environments_has_none(spark: SparkSession)
     answers = Answers(60, 60, 2, 60, 10)
     found = throughput(frame, Rows(bronze=frame), answers).collect()
     assert {row["environment"]: row["messages"] for row in found} == {"prod": 2, "": 1}
+
+
+@pytest.mark.parametrize("hour", [0, 1])
+def test_a_window_and_a_report_are_found_in_the_night_that_clocks_are_put_back(
+    spark: SparkSession, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, hour: int
+) -> None:
+    # The monkeypatch of the zone ends before the clock is set again.
+    request.addfinalizer(time.tzset)
+    request.addfinalizer(monkeypatch.undo)
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    # 02:00 to 03:00 comes twice in Berlin.
+    begin = datetime(2026, 10, 25, hour, 30, tzinfo=UTC)
+    told = [(begin + timedelta(minutes=minute), f"e/{minute}", b"v") for minute in (0, 1, 2)]
+    every = spark.createDataFrame(told, "timestamp timestamp, topic string, value binary")
+    fresh = every.where("topic <> 'e/0'")
+    windows = throughput(fresh, Rows(bronze=every), Answers(60, 60, 1, 60, 10)).collect()
+    assert [row["messages"] for row in windows] == [1, 1]
+    [reads] = [each for each in read_catalog(None) if each.newest.table == "tag_reads"]
+    earlier = begin - timedelta(seconds=reads.newest.duplicate_within_s - 90)
+    tags = spark.createDataFrame(
+        [(1, earlier, "FX", 1), (2, earlier - timedelta(hours=1), "FX", 2)],
+        "offset long, receivedAt timestamp, hostName string, eventNum long",
+    )
+    nothing = no_rows(spark, DUPLICATES)
+    past = Rows(tag_reads=tags, duplicates=nothing)
+    assert [row["offset"] for row in _before(fresh, past, reads).collect()] == [1]
 
 
 @pytest.mark.long

@@ -283,8 +283,9 @@ def window_start(time: str, seconds: int) -> Column:
 def _touched(fresh: DataFrame, past: Past, table: str, time: str, seconds: int) -> DataFrame:
     """All rows of the windows that new rows are in, and of those after."""
     first = fresh.agg(f.min(time).alias(time)).select(window_start(time, seconds)).first()
-    since = None if first is None else first[0]
-    if since is None:
+    if first is None or first[0] is None:
         return fresh
-    rows = past.rows(table, **{time: since.astimezone(UTC)})
+    # In UTC: a time of the machine's zone comes twice in the night that clocks are put back.
+    since = first[0].astimezone(UTC)
+    rows = past.rows(table, **{time: since})
     return rows.where(f.col(time) >= f.lit(since))

@@ -6,6 +6,7 @@ Flow: bronze -> by topic to its schema -> parsed, rejected or repeated.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -90,9 +91,10 @@ def _before(fresh: DataFrame, past: Past, versions: Versions) -> DataFrame:
     """Keys of reports that those of this step may repeat."""
     schema = versions.newest
     first = fresh.agg(f.min("timestamp")).first() if schema.key else None
-    since = None if first is None else first[0]
-    if since is None:
+    if first is None or first[0] is None:
         return no_rows(fresh.sparkSession, KEYS)
+    # In UTC: a time of the machine's zone comes twice in the night that clocks are put back.
+    since = first[0].astimezone(UTC)
     horizon = f.lit(since) - f.expr(f"INTERVAL {schema.duplicate_within_s} SECONDS")
     kept = past.rows(schema.table).where(f.col("receivedAt") >= horizon)
     again = past.rows(DUPLICATES_TABLE).where(f.col("receivedAt") >= horizon)
