@@ -107,11 +107,14 @@ def test_what_is_not_one_whole_json_object_is_no_read(spark: SparkSession) -> No
     wrong = [
         *(good + " trailing garbage", good + good, good + "," + good, good + "}", good + "]"),
         *(good + "]]}", good + "]]} trailing", good + "],[", good + "],[1", good + ',"x":1'),
+        *(good + "]}", good + "],[]]}", good + "],[]]} trailing", good + '],"unparsed":"x","y":[1'),
+        *(f'{good}],"only":[{good}', f'{good}],[]],"only":[[{good}'),
+        *(f'{{".":""}},{good},{{".":""}}]}}', f'{good}],"only":[{{".":""}},{good}'),
         *(f"[{good}]", f"[{good}", good[1:], good[:-1], good.replace('"', "'"), "", "null", "42"),
         *(good.replace("-51", "NaN"), good.replace("-51", "-Infinity"), "{}{}", "\ufeff" + good),
         *(good + ", null", "null," + good, "// said\n" + good, good.replace(" 3,", " 03,")),
     ]
-    fine = [f"\n {good}\t\r\n", report(more=[[1], {"a": []}])]
+    fine = [f"\n {good}\t\r\n", report(more=[[1], {"a": []}], only=[[]], **{".": 1})]
     rows = judge(records(spark, *(each.encode() for each in wrong)))
     form = "is json with the types of zebra-fx9600-reads version 1"
     assert {text: row["rule"] for text, row in zip(wrong, rows, strict=True)} == dict.fromkeys(

@@ -30,6 +30,8 @@ from holdfast.pipeline.payloads.schema import TYPES, Field, PayloadSchema
 
 UNPARSED = "unparsed"
 ONLY = "only"
+SEAL = "."
+"""No field has this name: a dot stands between the names of a path."""
 JSON = {
     "mode": "PERMISSIVE",
     "columnNameOfCorruptRecord": UNPARSED,
@@ -77,17 +79,19 @@ def _decoded_json(frame: DataFrame, schema: PayloadSchema, name: str) -> DataFra
             node = node.setdefault(part, {})
         node[leaf] = _raw_type(each)
     # Spark takes the first value of a text and is silent about what follows it. So the payload is
-    # read as the only one of an inner list, with an empty list behind it: what follows a payload
-    # makes either list longer, or ends the outer one early.
-    only = ArrayType(ArrayType(_struct(tree)))
+    # read as the one in the middle of a list, between two seals that are made of its own bytes: a
+    # payload that ends the list early, or begins another, would have to hold its own digest.
+    only = ArrayType(_struct(tree | {SEAL: StringType()}))
     shape = StructType([StructField(ONLY, only), StructField(UNPARSED, StringType())])
     value = f.col("value").cast("string")
-    text = f.concat(f.lit(f'{{"{ONLY}":[['), value, f.lit("],[]]}"))
+    seal = f.sha2("value", 256)
+    sealed = f.concat(f.lit(f'{{"{SEAL}":"'), seal, f.lit('"}'))
+    begin, end = f.lit(f'{{"{ONLY}":['), f.lit("]}")
+    text = f.concat(begin, sealed, f.lit(","), value, f.lit(","), sealed, end)
     made = frame.withColumn(name, f.from_json(text, shape, JSON))
-    outer = f.col(f"{name}.{ONLY}")
-    inner, behind = f.get(outer, f.lit(0)), f.get(outer, f.lit(1))
-    payload = f.get(inner, f.lit(0))
-    alone = (f.size(outer) == 2) & (f.size(inner) == 1) & (f.size(behind) == 0)
+    found = f.col(f"{name}.{ONLY}")
+    before, payload, behind = (f.get(found, f.lit(place)) for place in range(3))
+    alone = (f.size(found) == 3) & (before[SEAL] == seal) & (behind[SEAL] == seal)
     fields = [_within(payload, each.path).alias(each.name) for each in schema.fields]
     broken = (
         # Bytes that are no text would be read as if they were.
