@@ -1,23 +1,30 @@
 """SQL over messages and their delivery state: the page's queries, on a broker as users have one."""
 
+import argparse
 import json
 import re
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from holdfast.cli.pipeline_command import sql
+from holdfast.core.errors import ConfigurationError
 from holdfast.pipeline.cursor import Cursor
 from holdfast.pipeline.data_source import HoldfastSource
 from holdfast.pipeline.query import in_json
+from holdfast.pipeline.running import Pipeline
 from holdfast.pipeline.source.forms import OptionError
 from holdfast.pipeline.tables import register_views
 from holdfast.reading.tables import SCHEMAS
+from tests.builders.stored import Message, store
 from tests.interop.device import Device
 from tests.process import BrokerProcess
 
@@ -188,10 +195,42 @@ def test_a_query_is_run_from_the_command_line(broker: BrokerProcess, tmp_path: P
 def test_a_value_of_any_type_is_json(spark: SparkSession) -> None:
     query = "SELECT map('a', named_struct('b', array(double('NaN'), double('-Infinity')))) AS m"
     query += ", X'4142' AS x, date'2026-01-31' AS t, 1.5D AS d"
-    [row] = spark.sql(query).collect()
-    found = [in_json(each) for each in row]
+    frame = spark.sql(query)
+    [row] = frame.collect()
+    found = [in_json(each, kind.dataType) for each, kind in zip(row, frame.schema, strict=True)]
     expected = [{"a": {"b": ["NaN", "-Infinity"]}}, "AB", "2026-01-31", 1.5]
     assert json.loads(json.dumps(found, allow_nan=False)) == expected
+
+
+def test_rows_are_printed_by_place_and_times_in_utc_whatever_the_machines_zone(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    monkeypatch.setattr(Pipeline, "session", lambda _: nullcontext(spark))
+    store(tmp_path / "data", [Message("a", b"1")])
+    at = "timestamp'2026-01-31 10:00'"
+    query = f"SELECT qos, 7 AS qos, {at} AS at, array({at}) AS every FROM messages"
+    (tmp_path / "pipeline.toml").write_text('[log]\ndata_dir = "data"\n')
+    options = argparse.Namespace(
+        query=query, broker=None, config=tmp_path / "pipeline.toml", limit=10, json=False
+    )
+    try:
+        assert sql(options) == 0
+        options.json = True
+        with pytest.raises(ConfigurationError, match="has two columns qos; name them apart"):
+            sql(options)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    moment = "2026-01-31 10:00:00+00:00"
+    assert capsys.readouterr().out.splitlines() == [
+        "qos  qos  at                         every",
+        f"1    7    {moment}  ['{moment}']",
+    ]
 
 
 def said(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

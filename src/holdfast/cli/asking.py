@@ -5,7 +5,7 @@ Never: sends what a client has chosen to a terminal as it is; what cannot be pri
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from getpass import getpass
 from typing import Any
@@ -84,13 +84,18 @@ def print_rows(
         for row in found:
             print(json.dumps(row))
         return 0
-    table = [[cell(row[column]) for column in columns] for row in found]
+    print_table([[row[column] for column in columns] for row in found], columns)
+    return 0
+
+
+def print_table(found: Iterable[Sequence[object]], columns: Sequence[str]) -> None:
+    """Prints rows of values in the order of these columns, of which two may have one name."""
+    table = [[cell(value) for value in row] for row in found]
     headings = [column.removesuffix("_us") for column in columns]
     widths = [max(map(len, column)) for column in zip(headings, *table, strict=True)]
     for line in (headings, *table):
         words = (word.ljust(width) for word, width in zip(line, widths, strict=True))
         print("  ".join(words).rstrip())
-    return 0
 
 
 def cell(value: object) -> str:

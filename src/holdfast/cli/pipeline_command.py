@@ -17,7 +17,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from holdfast import system
-from holdfast.cli.asking import print_rows
+from holdfast.cli.asking import print_table
 from holdfast.cli.options import Subparsers
 from holdfast.core.errors import ConfigurationError, OperatingError
 
@@ -292,15 +292,25 @@ def _recorded(pipeline: "Pipeline") -> "Warehouse":
 def sql(options: argparse.Namespace) -> int:
     """Run one query over the tables about a broker, all of one moment."""
     pipeline = _pipeline(options)
-    from holdfast.pipeline.query import find, in_json
+    from holdfast.pipeline.query import find
 
     query = sys.stdin.read() if options.query == "-" else options.query
     named = options.broker is not None
     source = {"broker": options.broker} if named else pipeline.configuration.source()
     with pipeline.session() as spark:
         found = find(spark, query, source, options.limit)
-    rows = (dict(zip(found.columns, map(in_json, row), strict=True)) for row in found.rows)
-    return print_rows(rows, found.columns, options)
+    if not options.json:
+        print_table(found.rows, found.columns)
+        return 0
+    twice = sorted({name for name in found.columns if found.columns.count(name) > 1})
+    if twice:
+        raise ConfigurationError(
+            f"a line of JSON has one value for each name, and the query has two columns"
+            f" {', '.join(twice)}; name them apart with AS"
+        )
+    for row in found.rows:
+        print(json.dumps(dict(zip(found.columns, row, strict=True))))
+    return 0
 
 
 def _needs_pipeline() -> None:

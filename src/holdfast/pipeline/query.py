@@ -7,10 +7,12 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC
 from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampType
 
 from holdfast.core.errors import ConfigurationError
 from holdfast.pipeline.tables import register_views
@@ -22,6 +24,7 @@ class Found:
 
     columns: list[str]
     rows: list[list[Any]]
+    """Each value as JSON has it."""
 
 
 def find(spark: SparkSession, query: str, source: Mapping[str, str], limit: int) -> Found:
@@ -37,24 +40,35 @@ def find(spark: SparkSession, query: str, source: Mapping[str, str], limit: int)
     )
     try:
         frame = spark.sql(query)
-        rows = [list(row) for row in frame.limit(limit).collect()]
+        rows = frame.limit(limit).collect()
     except PySparkException as error:
         said = [line for line in str(error).splitlines() if line.strip()]
         raise ConfigurationError(f"the query cannot be run: {said[0]}") from error
-    return Found(frame.columns, rows)
+    kinds = [each.dataType for each in frame.schema]
+    return Found(frame.columns, [list(map(in_json, row, kinds)) for row in rows])
 
 
-def in_json(value: Any) -> Any:
-    """A value of a row as JSON has it: a struct or a map is an object, and a number that JSON lacks
-    is the text of its name."""
+def in_json(value: Any, kind: DataType) -> Any:
+    """A value of a row as JSON has it: a struct or a map is an object, an instant is in UTC, and a
+    number that JSON lacks is the text of its name."""
+    if value is None:
+        return None
     if isinstance(value, bytes | bytearray):
         return bytes(value).decode(errors="backslashreplace")
-    if isinstance(value, Row):
-        return {name: in_json(each) for name, each in value.asDict().items()}
-    if isinstance(value, dict):
-        return {str(in_json(key)): in_json(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [in_json(each) for each in value]
+    if isinstance(kind, TimestampType):
+        # It comes in the machine's zone, and does not say so.
+        return str(value.astimezone(UTC))
+    if isinstance(kind, StructType):
+        return {
+            each.name: in_json(part, each.dataType) for each, part in zip(kind, value, strict=True)
+        }
+    if isinstance(kind, MapType):
+        return {
+            str(in_json(key, kind.keyType)): in_json(each, kind.valueType)
+            for key, each in value.items()
+        }
+    if isinstance(kind, ArrayType):
+        return [in_json(each, kind.elementType) for each in value]
     if isinstance(value, float) and not math.isfinite(value):
         return json.dumps(value)
-    return value if isinstance(value, bool | int | float | str | None) else str(value)
+    return value if isinstance(value, bool | int | float | str) else str(value)
