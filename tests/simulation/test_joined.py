@@ -53,11 +53,11 @@ def forget_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
         lost(queue, now_us)
         queue._queues.begin(queue.record.party, queue._kernel.log.end_offset(), [], now_us)
 
-    def connected(queue: BridgeQueue, *arguments: Any) -> bytes:
+    def connected(queue: BridgeQueue, *arguments: Any, **named: Any) -> bytes:
         queue._rest(arguments[-1])
         queue._queues.begin(queue.record.party, queue._kernel.log.end_offset(), [], arguments[-1])
         queue._attach(queue._connection, queue.record.reads, 1, arguments[-1])
-        return originally(queue, *arguments)
+        return originally(queue, *arguments, **named)
 
     originally = BridgeQueue.connected
     monkeypatch.setattr(BridgeQueue, "lost", lost_with_all)
@@ -79,8 +79,8 @@ def send_all_as_new(monkeypatch: pytest.MonkeyPatch) -> None:
 def forget_what_came(monkeypatch: pytest.MonkeyPatch) -> None:
     """What came from the remote and is not released is forgotten with each connection."""
 
-    def connected(queue: BridgeQueue, *arguments: Any) -> bytes:
-        originally(queue, *arguments)
+    def connected(queue: BridgeQueue, *arguments: Any, **named: Any) -> bytes:
+        originally(queue, *arguments, **named)
         return b""
 
     originally = BridgeQueue.connected
