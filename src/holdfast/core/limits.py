@@ -63,9 +63,9 @@ SUBSCRIPTION_BYTES_PER_SESSION_MAXIMUM: Final = 1_048_576
 """All topic filters of one session together: they are written as one control record, in which a
 character may take six bytes, and the kernel's largest is 16 MiB."""
 
-BRIDGE_FILTERS_MAXIMUM: Final = 1_024
+BRIDGE_FILTERS_MAXIMUM: Final = 1_000
 """Filters and excludes of a bridge in one direction: a message is compared with one after the
-other, and excludes are rules of access, of which there may be so many."""
+other, and with excludes they are rules of access, of which there may be hardly more."""
 
 BRIDGE_FORMER_BYTES_MAXIMUM: Final = 1_048_576
 """Filters of former settings by which a bridge's queue still reads what waited when they were
