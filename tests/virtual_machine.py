@@ -12,13 +12,14 @@ QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 QUIETLY = "-Xshare:auto -Xlog:disable"
 """An archive of another Java or of another Spark is passed over, without a word."""
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
-"""Spark's own switch: what stands there holds in place of what a session asks for."""
+"""Spark's own switch. What stands there goes before what a session asks for, so it says only what
+comes ahead of a session's own options."""
 
 
 def quick_start() -> dict[str, str]:
     """Variables with which Spark starts like that, in this process and in those that it starts."""
     options = f"{QUICK} {QUIETLY} -XX:SharedArchiveFile={ARCHIVE}" if ARCHIVE.exists() else QUICK
     return {
-        SUBMIT_ARGUMENTS: f'--conf "spark.driver.extraJavaOptions={options}" pyspark-shell',
+        SUBMIT_ARGUMENTS: f'--conf "spark.driver.defaultJavaOptions={options}" pyspark-shell',
         "SPARK_LAUNCHER_OPTS": QUICK,
     }
