@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from holdfast.broker.delivery import redrives
 from holdfast.core.bridge import LocalSubscription
 from tests.simulation.remote import REMOTE_HOST, REMOTE_PORT, Bridged, names, with_remote
 from tests.simulation.test_link_changes import MADE, Keeper, cut, put
@@ -174,5 +175,20 @@ def test_what_two_subscriptions_match_is_driven_again_once_at_the_higher_qos() -
         again = [(fields["topic_name"], fields["qos"]) for fields in remote.all("publish")]
         assert Counter(again[len(sent) :]) == Counter(sent)
 
+    remote = Keeper()
+    with_remote(body, remote, KEPT, local_subscriptions=TWO_OF_DIFFERENT_TERMS)
+
+
+def test_of_more_than_a_record_has_room_for_the_rest_is_driven_again_by_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def body(bridged: Bridged) -> None:
+        row = await lose(bridged, "up/x", "up/x", "up/x")
+        assert (await bridged.server.commands.redrive(row)).messages == 3 + 2 + 2
+        await sleep(2)
+        came = Counter(fields["qos"] for fields in remote.all("publish")[3:])
+        assert came == {2: 3, 1: 2, 0: 2}
+
+    monkeypatch.setattr(redrives, "ONCE_MAXIMUM", 1)
     remote = Keeper()
     with_remote(body, remote, KEPT, local_subscriptions=TWO_OF_DIFFERENT_TERMS)
