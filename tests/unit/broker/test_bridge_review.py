@@ -122,6 +122,14 @@ def test_what_the_stages_do_not_take_is_refused(direction: str) -> None:
         checked_with(direction, {"filters": ["a"]}, {"filters": ["/" * LEVELS]})
 
 
+def test_excludes_of_more_subscriptions_than_can_be_counted_are_refused() -> None:
+    items = [{"filters": [f"{number}/#"], "excludes": [f"{number}/x"]} for number in range(101)]
+    checked_with("local_subscriptions", *items[:100], {"filters": ["a"]})
+    checked_with("remote_subscriptions", *items)
+    with pytest.raises(ConfigurationError, match="101 of the local_subscriptions have excludes"):
+        checked_with("local_subscriptions", *items)
+
+
 def test_whoever_asks_waits_for_a_bounded_number_of_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[bytes] = []
 

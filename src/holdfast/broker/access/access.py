@@ -104,7 +104,7 @@ NOBODY: Final[Mapping[ClientType, Identity]] = {
 
 NOT_LOOKED_AT: Final[Mapping[DenialReason, str]] = {
     DenialReason.BUSY: "more passwords wait to be checked than are taken; ask again in a moment",
-    DenialReason.BANNED: "too many logins from this address have failed; it is asked again later",
+    DenialReason.BANNED: "too many logins from this address have failed; ask again later",
 }
 """Who reads the log goes on with the same password once it is."""
 

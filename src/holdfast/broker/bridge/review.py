@@ -14,7 +14,7 @@ from typing import Final
 from holdfast.broker.bridge import terms
 from holdfast.core.bridge import Bridge, BridgeSubscription, LocalSubscription, parse_bridge
 from holdfast.core.errors import ConfigurationError
-from holdfast.core.limits import BRIDGE_FILTERS_MAXIMUM
+from holdfast.core.limits import BRIDGE_EXCLUDING_MAXIMUM, BRIDGE_FILTERS_MAXIMUM
 from holdfast.kernel import LIMITS, Rewriting, is_valid_topic_filter, topic_matches
 
 WORDS: Final = ("x", "y")
@@ -88,6 +88,12 @@ def _excess(bridge: Bridge) -> str | None:
                 return (
                     f"{name} {number}: a filter has {levels} levels; it can have {levels_maximum}"
                 )
+    excluding = sum(1 for item in bridge.local_subscriptions if item.excludes)
+    if excluding > BRIDGE_EXCLUDING_MAXIMUM:
+        return (
+            f"{excluding} of the local_subscriptions have excludes, and {BRIDGE_EXCLUDING_MAXIMUM}"
+            " can: those of one hold for all behind it, so write them there"
+        )
     return None
 
 
