@@ -17,6 +17,10 @@ BIN := $(VENV)/bin
 # How many workers the tests run in: one more than there are cores, for many wait for a process.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
+# Bytecode is kept, also where the environment says otherwise: without it each broker that a test
+# starts compiles all of its sources first, which is a third of its start.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Where no Java was found, setup has put one here (docs/adr/0006-locked-dependencies.md).
 ifneq ($(wildcard $(VENV)/java/bin/java),)
 export JAVA_HOME := $(CURDIR)/$(VENV)/java
