@@ -75,8 +75,7 @@ impl LogReader {
     #[staticmethod]
     fn open(py: Python<'_>, directory: &str) -> PyResult<LogReader> {
         let disk = Arc::new(OsDisk::open(Path::new(directory)).map_err(to_python)?);
-        let shared = Arc::clone(&disk);
-        let inner = py.detach(|| store::LogReader::open(shared)).map_err(to_python)?;
+        let inner = py.detach(|| store::LogReader::open(Arc::<OsDisk>::clone(&disk))).map_err(to_python)?;
         let mut reader = LogReader { inner, disk };
         reader.refresh(py, None)?;
         Ok(reader)
@@ -174,13 +173,14 @@ impl LogReader {
         to_offset: u64,
         rows_maximum: usize,
         bytes_maximum: u64,
-    ) -> PyResult<(Bound<'py, PyDict>, u64)> {
-        let (from, to) = (Offset(from_offset), Offset(to_offset));
-        let limits = Limits { from, to, rows: rows_maximum, bytes: bytes_maximum };
+    ) -> PyResult<(Bound<'py, PyDict>, u64, u64)> {
+        let (from, to, rows) = (Offset(from_offset), Offset(to_offset), rows_maximum);
+        let limits = Limits { from, to, rows, bytes: bytes_maximum };
         let wanted = ColumnSet::of(&columns).ok_or_else(|| PyValueError::new_err("there is no such column"))?;
         let criteria = &criteria.inner;
         let (columns, reached) = py.detach(|| self.inner.read(criteria, wanted, &limits)).map_err(to_python)?;
-        Ok((columns_dict(py, columns)?, reached.0))
+        let missing = columns.missing;
+        Ok((columns_dict(py, columns)?, reached.0, missing))
     }
 
     #[pyo3(signature = (criteria, *, from_offset, to_offset, rows_maximum, bytes_maximum))]

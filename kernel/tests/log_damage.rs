@@ -13,7 +13,9 @@ mod log_support;
 use holdfast_kernel::disk::fake::FakeDisk;
 use holdfast_kernel::disk::Disk;
 use holdfast_kernel::ids::{Offset, Timestamp};
+use holdfast_kernel::store::{ColumnSet, Criteria, Filter, Limits, LogReader};
 use log_support::{arrivals, message, open, options, scan_all, subscription, Asking};
+use std::sync::Arc;
 
 #[test]
 fn damage_in_a_segment_is_named_and_passed_over() {
@@ -129,4 +131,50 @@ fn a_cut_behind_the_checkpoint_is_named_wherever_it_lies() {
     assert_eq!(recovery.damaged[0].end_offset.0, 10, "{:?}", recovery.damaged[0]);
     let (_, recovery) = open(&disk, options());
     assert_eq!(recovery.damaged, vec![], "it is named once");
+}
+
+/// Which offsets a reader gets of a range of such topics, and how many it is told are missing.
+fn read(reader: &mut LogReader, filter: &[u8], (from, to): (u64, u64), rows: usize) -> (Vec<u64>, u64) {
+    let criteria = Criteria { filters: vec![Filter::always(filter)], ..Criteria::default() };
+    let (mut offsets, mut missing, mut from) = (Vec::new(), 0, Offset(from));
+    while from < Offset(to) {
+        let limits = Limits { from, to: Offset(to), rows, bytes: 1 << 20 };
+        let (columns, reached) = reader.read(&criteria, ColumnSet::ALL, &limits).unwrap();
+        offsets.extend(columns.offset.chunks(8).map(|offset| u64::from_le_bytes(offset.try_into().unwrap())));
+        missing += columns.missing;
+        from = reached;
+    }
+    (offsets, missing)
+}
+
+#[test]
+fn a_reader_is_told_how_many_messages_damage_took_from_what_it_read() {
+    for is_recovered in [false, true] {
+        let disk = FakeDisk::new(1, 1 << 30);
+        let (mut log, _) = open(&disk, options());
+        for number in 0..100_u8 {
+            // Every tenth is of the topic that few messages have, which is read by its index.
+            let topic = if number % 10 == 4 { "few" } else { "many" };
+            log.append(&mut arrivals(&[message(topic, &[number; 1_000])]), &[""; 0], Timestamp(5)).unwrap();
+            log.commit().unwrap();
+        }
+        let damaged = 4;
+        disk.flip_bit("segment-0000000001.log", 5_000);
+        if is_recovered {
+            drop(log);
+            log = open(&disk, options()).0;
+        }
+        let mut reader = LogReader::open(Arc::new(disk.clone())).unwrap();
+        reader.refresh(Some(Offset(100)), true).unwrap();
+        for rows in [1, 7, 1_000] {
+            let expected: Vec<u64> = (0..100).filter(|offset| *offset != damaged).collect();
+            assert_eq!(read(&mut reader, b"#", (0, 100), rows), (expected, 1), "{rows} at once");
+            let few: Vec<u64> = (14..100).step_by(10).collect();
+            assert_eq!(read(&mut reader, b"few", (0, 100), rows), (few, 1), "{rows} at once");
+        }
+        assert_eq!(read(&mut reader, b"#", (damaged, damaged + 1), 10), (vec![], 1));
+        assert_eq!(read(&mut reader, b"#", (damaged + 1, 9), 10), (vec![5, 6, 7, 8], 0), "none of what was asked for");
+        assert_eq!(read(&mut reader, b"#", (0, damaged), 10), (vec![0, 1, 2, 3], 0), "none of what was asked for");
+        drop(log);
+    }
 }

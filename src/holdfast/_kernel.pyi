@@ -876,9 +876,9 @@ class LogReader:
         to_offset: int,
         rows_maximum: int,
         bytes_maximum: int,
-    ) -> tuple[dict[str, Any], int]:
-        """The matching messages as the columns that were asked for, and the offset up to which was read. A column is a
-        list of Arrow buffers in
+    ) -> tuple[dict[str, Any], int, int]:
+        """The matching messages as the columns that were asked for, the offset up to which was read, and how many
+        messages up to there are damaged, as far as was found and of whatever topic. A column is a list of Arrow buffers in
         Arrow's order (validity or None, offsets, data); `rows` is their number. Columns: topic, key, value, shard,
         offset, entry, timestamp (append time, us), event_time (us, null), qos, retain, publisher (null if unknown),
         expires_at (us, null), properties (as map buffers: offsets, key offsets, key data, value offsets, value data).

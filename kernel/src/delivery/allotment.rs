@@ -226,25 +226,14 @@ fn next_handed(
         return Next::Waits;
     }
     receiver.window.send_again(packet_identifier, now);
-    receiver.note_sent(found.size_bytes);
+    let first = receiver.send(handle, &found, packet_identifier, qos);
     let membership = receiver.memberships.iter_mut().find(|known| source == Source::Group(known.party));
     let terms = membership.as_ref().map(|membership| membership.terms.clone()).unwrap_or_default();
     if let Some(pack) = membership.and_then(|membership| membership.pack.as_mut()) {
         pack.send_again(now);
     }
-    let sending = Sending {
-        connection: receiver.connection,
-        receiver: handle,
-        redeliveries: 0,
-        packet_identifier,
-        qos,
-        dup: true,
-        again: false,
-        retain: found.retain && terms.retain_as_published,
-        identifiers: terms.identifiers,
-        offset: found.offset,
-        location: found.location,
-    };
+    let retain = found.retain && terms.retain_as_published;
+    let sending = Sending { dup: true, retain, identifiers: terms.identifiers, ..first };
     Next::Leaves(handle, sending, source)
 }
 
@@ -267,19 +256,11 @@ fn next_owed(
         return Next::Waits;
     };
     queue.resumed_owed.remove(&owed.offset);
-    receiver.note_sent(found.size_bytes);
     let sending = Sending {
-        connection: receiver.connection,
-        receiver: handle,
-        redeliveries: 0,
-        packet_identifier,
-        qos,
         dup: again.is_some(),
-        again: false,
         retain: true,
         identifiers: owed.identifier.map(|identifier| [identifier].into()),
-        offset: found.offset,
-        location: found.location,
+        ..receiver.send(handle, &found, packet_identifier, qos)
     };
     Next::Leaves(handle, sending, source)
 }
@@ -312,21 +293,14 @@ fn next_entry(found: Found, queue: &mut Queue, handle: ids::Receiver, receiver: 
     if again.is_some() {
         queue.resumed.remove(&found.offset);
     }
-    receiver.note_sent(found.size_bytes);
     queue.cursor.deliver(entry_of(&found), handle);
+    let first = receiver.send(handle, &found, packet_identifier, qos);
     let sending = Sending {
-        connection: receiver.connection,
-        receiver: handle,
-        redeliveries: 0,
-        packet_identifier,
-        qos,
         // At QoS 2 what was sent is on record (docs/adr/0002-one-log.md), so everything else goes for the first time.
         dup: again.is_some() || qos == 1 && found.offset < queue.sent_before,
-        again: false,
         retain: found.retain && found.terms.retain_as_published,
         identifiers: found.terms.identifiers,
-        offset: found.offset,
-        location: found.location,
+        ..first
     };
     Next::Leaves(handle, sending, source)
 }

@@ -153,12 +153,6 @@ impl Receiver {
         (membership.takes && self.is_writable && has_room).then_some(membership)
     }
 
-    /// It has been sent a message that takes so many bytes in the log.
-    pub fn note_sent(&mut self, size_bytes: u32) {
-        let size = usize::try_from(size_bytes).unwrap_or(usize::MAX);
-        self.allotted_bytes = self.allotted_bytes.saturating_add(size);
-    }
-
     /// True if it has been sent as much as one turn may.
     pub fn is_sated(&self) -> bool {
         self.allotted_bytes > limits::ALLOT_BYTES_MAXIMUM
@@ -200,21 +194,30 @@ impl Receiver {
             }
         }
         membership.given = membership.given.wrapping_add(1);
-        let sending = Sending {
+        let retain = found.retain && membership.terms.retain_as_published;
+        let identifiers = membership.terms.identifiers.clone();
+        // To this client it is a first attempt, whoever had it before [MQTT-3.3.1-1].
+        let first = self.send(handle, found, packet_identifier, qos);
+        Some((Sending { again, retain, identifiers, ..first }, source))
+    }
+
+    /// Counts a message as sent, and makes of it a first attempt at what is not retained.
+    #[inline]
+    pub fn send(&mut self, handle: ids::Receiver, found: &Found, packet_identifier: u16, qos: u8) -> Sending {
+        let size = usize::try_from(found.size_bytes).unwrap_or(usize::MAX);
+        self.allotted_bytes = self.allotted_bytes.saturating_add(size);
+        Sending {
             connection: self.connection,
             receiver: handle,
             redeliveries: 0,
             packet_identifier,
             qos,
-            // To this client it is a first attempt, whoever had it before [MQTT-3.3.1-1].
             dup: false,
-            again,
-            retain: found.retain && membership.terms.retain_as_published,
-            identifiers: membership.terms.identifiers.clone(),
+            again: false,
+            retain: false,
+            identifiers: None,
             offset: found.offset,
             location: found.location,
-        };
-        self.note_sent(found.size_bytes);
-        Some((sending, source))
+        }
     }
 }

@@ -99,6 +99,8 @@ pub struct Properties {
 pub struct Columns {
     /// How many messages.
     pub rows: usize,
+    /// Messages of the range that the disk has damaged, as far as was found: which topics they had, nobody can say.
+    pub missing: u64,
     /// Topic name.
     pub topic: Bytes,
     /// Which have a key.

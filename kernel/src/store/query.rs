@@ -71,6 +71,11 @@ impl Reading {
     fn pass(&mut self, record: &Record<'_>) {
         self.passed = self.passed.saturating_add(wide(record.size_bytes()));
     }
+
+    /// Tells of messages of a range that cannot be read.
+    fn miss(&mut self, from: Offset, to: Offset) {
+        self.columns.missing = self.columns.missing.saturating_add(to.0.saturating_sub(from.0));
+    }
 }
 
 impl Query {
@@ -116,7 +121,6 @@ impl Query {
                 _ => archive.position_of(place, from)?,
             };
             let reached = match self.positions(archive, place)? {
-                Some(positions) if positions.is_empty() => None,
                 Some(positions) => {
                     let positions = between(&positions, start, u32::MAX).iter().copied();
                     self.read_segment(archive, dictionary, (place, from, end), positions, &mut reading)?
@@ -142,7 +146,10 @@ impl Query {
     ) -> Result<Option<Offset>> {
         let number = archive.segments.get(place).map_or(0, |segment| segment.header.number);
         for position in positions {
-            let Some(record) = archive.record(place, position)? else { continue };
+            let Some(record) = archive.record(place, position)? else {
+                reading.miss(Offset(0), Offset(1));
+                continue;
+            };
             if record.offset >= end {
                 break;
             }
@@ -165,7 +172,9 @@ impl Query {
     ) -> Result<Option<Offset>> {
         let Some(segment) = archive.segments.get(place) else { return Ok(None) };
         let (number, segment_end) = (segment.header.number, segment.end);
-        let mut position = start;
+        // Offsets are dense but where retention has left only what somebody needs: any other gap is damage.
+        let is_log = segment.header.kind == SegmentKind::Log;
+        let (mut position, mut expected) = (start, if is_log { from } else { end });
         while position < segment_end {
             let Some(record) = archive.record(place, position)? else {
                 position = archive.next_whole(place, position)?;
@@ -176,19 +185,20 @@ impl Query {
                     self.resume = Some((record.offset, number, position));
                     break;
                 }
-                let is_passed = !reading.is_full() && !self.topics.contains(&record.topic.0);
-                let stopped = match is_passed {
-                    true => None,
-                    false => self.push(&record, dictionary.name(record.topic), (from, end), reading),
-                };
-                if let Some(offset) = stopped {
-                    self.resume = Some((offset, number, position));
-                    return Ok(Some(offset));
+                reading.miss(expected, record.offset);
+                expected = expected.max(record.end());
+                if reading.is_full() || self.topics.contains(&record.topic.0) {
+                    let name = dictionary.name(record.topic);
+                    if let Some(offset) = self.push(&record, name, (from, end), reading) {
+                        self.resume = Some((offset, number, position));
+                        return Ok(Some(offset));
+                    }
                 }
                 reading.pass(&record);
             }
             position = position.saturating_add(narrow(record.size_bytes()));
         }
+        reading.miss(expected, end);
         Ok(None)
     }
 
@@ -384,6 +394,11 @@ impl Query {
         let Some(segment) = archive.segments.get(place) else { return Ok(None) };
         let (number, end, messages) = (segment.header.number, segment.end, segment.summary().messages);
         let growing = matches!(segment.index, Indexed::Open(_));
+        let offsets = segment.end_offset().0.saturating_sub(segment.base_offset().0);
+        if messages < offsets && segment.header.kind == SegmentKind::Log {
+            // The index was made of what damage had left, and does not know what it lacks.
+            return Ok(None);
+        }
         if let Some((_, merged)) = self.merged.as_ref().filter(|(of, _)| *of == number && !growing) {
             return Ok(Some(Arc::clone(merged)));
         }

@@ -133,7 +133,7 @@ def _selected(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     # Imported here, since Arrow takes as long to load as everything else together.
     from holdfast.reading.criteria import Criteria
     from holdfast.reading.directory import LogDirectory
-    from holdfast.reading.log import RecordsGoneError, UnreadableLogError, batches
+    from holdfast.reading.log import RecordsGoneError, UnreadableLogError, chunks, damage_text
 
     filters = (_valid_filter(each) for each in (*options.filter, *options.topic))
     criteria = Criteria(filters=tuple(filters))
@@ -147,8 +147,11 @@ def _selected(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     begin = max(begin, options.from_offset or 0)
     end = end if options.to_offset is None else min(end, options.to_offset)
     try:
-        for batch in batches(log, criteria, begin, end):
-            yield from batch.to_pylist()
+        for chunk in chunks(log, criteria, begin, end):
+            yield from chunk.batch.to_pylist()
+            if chunk.missing:
+                print(damage_text(begin, chunk.next_offset, chunk.missing), file=sys.stderr)
+            begin = chunk.next_offset
     except (RecordsGoneError, UnreadableLogError) as error:
         raise DirectoryError(str(error)) from error
 

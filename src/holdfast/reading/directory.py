@@ -178,7 +178,7 @@ class LogDirectory:
 
         names = COLUMNS_UNASKED if columns is None else columns
         reader = self._refreshed()
-        data, next_offset = reader.read(
+        data, next_offset, missing = reader.read(
             self._compiled(criteria),
             names,
             from_offset=begin,
@@ -186,7 +186,7 @@ class LogDirectory:
             rows_maximum=rows_maximum,
             bytes_maximum=bytes_maximum,
         )
-        return Chunk(record_batch(data, names), next_offset, reader.epoch())
+        return Chunk(record_batch(data, names), next_offset, reader.epoch(), missing)
 
     def _begin(self, reader: LogReader) -> int:
         begin = reader.begin_offset()
@@ -210,7 +210,7 @@ class LogDirectory:
         """When the first message from an offset on was stored."""
         if offset >= end:
             return None
-        data, _ = self._reader.read(
+        data, _, _ = self._reader.read(
             _EVERYTHING,
             ["timestamp"],
             from_offset=offset,

@@ -82,6 +82,17 @@ class Chunk:
     next_offset: int
     epoch: str
     """Of the log that was read."""
+    missing: int = 0
+    """Messages before `next_offset` that the disk has damaged, as far as was found. Nobody can say
+    which topics they had."""
+
+
+def damage_text(begin: int, end: int, missing: int) -> str:
+    """What there is to say of messages of a range that the disk has damaged."""
+    return (
+        f"of offsets {begin} to {end - 1} the disk has damaged {missing}, whose topics cannot be"
+        " told any more; `holdfast log verify` names the places"
+    )
 
 
 @dataclass(frozen=True, slots=True)

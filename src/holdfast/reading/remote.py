@@ -137,7 +137,8 @@ class RemoteLog:
         reader = pa.ipc.open_stream(content)
         told = reader.schema.metadata
         batch = reader.read_next_batch().replace_schema_metadata()
-        return Chunk(batch, int(told[b"next_offset"]), told[b"epoch"].decode())
+        next_offset, missing = int(told[b"next_offset"]), int(told.get(b"missing", 0))
+        return Chunk(batch, next_offset, told[b"epoch"].decode(), missing)
 
     def progress(self, queue: str, begin: int, end: int, number: int) -> Progress:
         """Of the queues with this name, by records that lie before messages from `begin` to before

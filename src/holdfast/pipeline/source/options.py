@@ -227,7 +227,8 @@ OPTIONS: Final = (
         "failOnDataLoss",
         forms.flag,
         "true",
-        "fail if retention has taken what was to be read; `false` goes on and counts what is lost",
+        "fail if retention has taken, or the disk damaged, what was to be read; `false` goes on and"
+        " counts what is lost",
         READ,
         "failOnDataLoss",
     ),

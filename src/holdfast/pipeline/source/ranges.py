@@ -6,7 +6,8 @@ Invariants:
 1. A range is (epoch, begin, end), all absolute: read again, on any machine, it gives the same
    rows.
 2. Rows of another log are never taken for those of a range: each answer says which log it is of.
-3. Rows that retention has taken raise under `failOnDataLoss`, and are told in a warning without it.
+3. Rows that retention has taken, or the disk damaged, raise under `failOnDataLoss`, and are told in
+   a warning without it.
 """
 
 import gc
@@ -31,11 +32,13 @@ from holdfast.pipeline.source.patience import BATCH_PATIENCE_S
 from holdfast.reading.criteria import Criteria
 from holdfast.reading.log import (
     BATCH_ROWS_MAXIMUM,
+    Chunk,
     Extent,
     ReadableLog,
     RecordsGoneError,
     UnreadableLogError,
     chunks,
+    damage_text,
 )
 
 CORES = 2
@@ -100,9 +103,13 @@ class RangeReader(Parcel):
         self, opened: ReadableLog, part: LogRange, wanted: Criteria
     ) -> Iterator[pa.RecordBatch]:
         target = to_arrow_schema(self._schema, timezone="UTC")
+        begin = part.begin
         try:
-            for chunk in chunks(opened, wanted, part.begin, part.end, columns=self._columns):
+            for chunk in chunks(opened, wanted, begin, part.end, columns=self._columns):
                 check_epoch(part.epoch, chunk.epoch, PLAN)
+                if chunk.missing:
+                    tell_damage(self.options, begin, chunk)
+                begin = chunk.next_offset
                 if chunk.batch.num_rows:
                     yield pa.RecordBatch.from_arrays(chunk.batch.columns, schema=target)
         except RecordsGoneError:
@@ -178,6 +185,16 @@ def tell_loss(options: Options, begin: int, available_from: int) -> None:
         f"holdfast data source: offsets {begin} to {available_from - 1} have been removed by "
         f"retention (read: {options.criteria}); the log begins at offset {available_from}"
     )
+    _tell(options, text)
+
+
+def tell_damage(options: Options, begin: int, chunk: Chunk) -> None:
+    """The same of messages that cannot be read any more."""
+    text = damage_text(begin, chunk.next_offset, chunk.missing)
+    _tell(options, f"holdfast data source: {text} (read: {options.criteria})")
+
+
+def _tell(options: Options, text: str) -> None:
     if options.fail_on_data_loss:
         raise DataLossError(f"{text}. To go on without them set failOnDataLoss to false")
     log.warning(text)

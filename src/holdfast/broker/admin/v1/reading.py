@@ -324,6 +324,9 @@ class Reading:
                     available_from = (await asyncio.to_thread(reader.extent)).begin
                     if answer.begin < available_from:
                         raise RecordsGoneError(answer.begin, min(available_from, answer.end))
+            if answer.missing and wanted.reader:
+                # Damage is a loss to it as well; which offsets exactly it took, nobody asks.
+                self._taken.note(wanted.reader, answer.begin, answer.begin + answer.missing)
             return await send(asked.request, answer.pieces)
 
     def _kept_from(self, wanted: AskedRange) -> int | None:
@@ -421,6 +424,7 @@ class _RecordsAnswer:
 
     begin: int
     end: int
+    missing: int
     pieces: Sequence[memoryview]
 
 
@@ -443,5 +447,7 @@ def _answer(
         "begin": str(begin),
         "end": str(end),
         "next_offset": str(chunk.next_offset),
+        "missing": str(chunk.missing),
     }
-    return _RecordsAnswer(begin, end, encode_stream(chunk.batch.replace_schema_metadata(told)))
+    pieces = encode_stream(chunk.batch.replace_schema_metadata(told))
+    return _RecordsAnswer(begin, end, chunk.missing, pieces)
