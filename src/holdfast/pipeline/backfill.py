@@ -15,18 +15,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from holdfast.core.errors import OperatingError
-from holdfast.pipeline.cursor import CURSOR
-from holdfast.pipeline.jobs.bronze import BRONZE, RECORDS, SHAPE, log_of, with_day, without_start
+from holdfast.pipeline.jobs.bronze import BRONZE, SHAPE, log_of, records_of, with_day
 from holdfast.pipeline.jobs.job import Job
 from holdfast.pipeline.jobs.stepping import STEP_ROWS, catch_up, made_again
 from holdfast.pipeline.load.files import write_files
 from holdfast.pipeline.load.table import Shape, StoredTable
 from holdfast.pipeline.load.warehouse import Warehouse
-from holdfast.pipeline.source.options import OPTIONS
 
 STAGED = ".staged"
-NOT_OF_A_RANGE = {option.name for option in OPTIONS if "batch" not in option.uses} | {CURSOR}
-"""Options that a batch of offsets does not have."""
 
 
 class BackfillError(OperatingError):
@@ -65,11 +61,7 @@ def replace_range(
             f"bronze ends at offset {bronze.version()}: a range up to {end} is not in it yet, and"
             " `holdfast pipeline run` brings it"
         )
-    given = without_start(source)
-    options = {name: value for name, value in given.items() if name not in NOT_OF_A_RANGE}
-    options |= {"startingOffsets": str(begin), "endingOffsets": str(end)}
-    records = spark.read.format("holdfast").options(**options).load().select(*RECORDS.names)
-    fresh = with_day(records)
+    fresh = with_day(records_of(spark, source, begin, end))
     yield _replaced(warehouse, bronze, fresh, SHAPE, begin, end)
     for job in jobs:
         if job.reads == BRONZE and not any(shape.key for shape in job.makes.values()):

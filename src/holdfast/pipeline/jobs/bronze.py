@@ -6,7 +6,8 @@ and retention in the log no longer matters.
 What is true after a crash between any two steps: Spark repeats the micro-batch, and the table takes
 what it lacks, since its version is an offset of the log. A lost checkpoint costs only reading; one
 that is ahead of its table is put aside, and the query begins again where the table ends. A table
-that is restored or removed under the query ends it, so that the next one does that.
+that is restored or removed under the query ends it, so that the next one does that. A query with a
+cursor begins at the cursor's place: what the table lacks before that is read first, by a batch.
 
 Flow: log -> micro-batch -> data files on executors -> one commit with the greatest offset.
 """
@@ -15,6 +16,7 @@ import json
 import logging
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,13 +24,14 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import DateType, StructField, StructType
 
-from holdfast.pipeline.cursor import CURSOR
+from holdfast.pipeline.cursor import CURSOR, CursorError
 from holdfast.pipeline.load.files import WrittenFiles, write_files, write_one_day
 from holdfast.pipeline.load.table import NOTHING, Shape, StoredTable, TableError
 from holdfast.pipeline.load.warehouse import Warehouse
 from holdfast.pipeline.source.columns import DEFAULT_COLUMNS, read_schema
+from holdfast.pipeline.source.following import cursor_of
 from holdfast.pipeline.source.log import open_log
-from holdfast.pipeline.source.options import parse_options
+from holdfast.pipeline.source.options import OPTIONS, parse_options
 from holdfast.reading.log import ReadableLog, batches
 
 log = logging.getLogger(__name__)
@@ -36,6 +39,8 @@ log = logging.getLogger(__name__)
 BRONZE = "bronze"
 RECORDS = read_schema(DEFAULT_COLUMNS)
 STARTS = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
+NOT_OF_A_RANGE = {option.name for option in OPTIONS if "batch" not in option.uses} | {CURSOR}
+"""Options that a batch of offsets does not have."""
 DAY = "day"
 DAY_US = 86_400_000_000
 SHAPE = Shape(StructType([*RECORDS, StructField(DAY, DateType())]), partition=DAY)
@@ -52,6 +57,14 @@ def log_of(source: Mapping[str, str]) -> ReadableLog:
 def without_start(source: Mapping[str, str]) -> dict[str, str]:
     """The options but for where to begin, for whoever says that himself."""
     return {name: value for name, value in source.items() if name not in STARTS}
+
+
+def records_of(spark: SparkSession, source: Mapping[str, str], begin: int, end: int) -> DataFrame:
+    """The records of a range of offsets, as a batch, whatever cursor the options name."""
+    given = without_start(source)
+    options = {name: value for name, value in given.items() if name not in NOT_OF_A_RANGE}
+    options |= {"startingOffsets": str(begin), "endingOffsets": str(end)}
+    return spark.read.format("holdfast").options(**options).load().select(*RECORDS.names)
 
 
 def with_day(records: DataFrame) -> DataFrame:
@@ -123,9 +136,14 @@ def start_query(
         options = without_start(options) | {"startingOffsets": str(begin)}
     elif not any(name in options for name in STARTS):
         options["startingOffsets"] = "earliest"
-    _put_aside_if_ahead(options, checkpoint, begin)
+    is_aside = _put_aside_if_ahead(options, checkpoint, begin)
 
     appender = Appender(table)
+    is_new = begin > NOTHING + 1 and checkpoint_offset(checkpoint) is None
+    place = _place_of_cursor(options) if is_aside or is_new else begin
+    if place > begin:
+        log.warning("offsets %s to %s are read first: the cursor is behind them", begin, place - 1)
+        continued(appender.append(records_of(spark, options, begin, place)))
 
     def take(batch: DataFrame, _batch_id: int) -> None:
         continued(appender.append(batch))
@@ -138,18 +156,19 @@ def start_query(
     return writer.trigger(processingTime=f"{interval_s} seconds").start()
 
 
-def _put_aside_if_ahead(options: Mapping[str, str], checkpoint: Path, begin: int) -> None:
-    """A table that was restored or removed lacks records which its checkpoint takes for done."""
+def _put_aside_if_ahead(options: Mapping[str, str], checkpoint: Path, begin: int) -> bool:
+    """A table that was restored or removed lacks records which its checkpoint takes for done. True
+    if that is so."""
     reached = checkpoint_offset(checkpoint)
     if reached is None or reached <= begin:
-        return
+        return False
     parsed = parse_options(options)
     opened = log_of(options)
     low = max(begin, opened.extent().begin)
     # One read may end without a row, behind a lot of other topics' messages.
     lacking = batches(opened, parsed.criteria, low, reached, columns=("offset",))
     if next(lacking, None) is None:
-        return
+        return False
     log.warning(
         "the checkpoint %s is at offset %s and its table ends at %s: it begins again there",
         checkpoint,
@@ -157,6 +176,17 @@ def _put_aside_if_ahead(options: Mapping[str, str], checkpoint: Path, begin: int
         begin - 1,
     )
     shutil.rmtree(checkpoint)
+    return True
+
+
+def _place_of_cursor(options: Mapping[str, str]) -> int:
+    """Where the query will begin that has no checkpoint; 0 without a cursor, or where it is still
+    to be made."""
+    parsed = parse_options(options)
+    if parsed.cursor is not None:
+        with suppress(CursorError):
+            return cursor_of(parsed).place().offset
+    return 0
 
 
 def checkpoint_offset(checkpoint: Path) -> int | None:
