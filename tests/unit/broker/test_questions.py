@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.broker.chores import PIECE_EFFORT, Pieces, at_once
@@ -126,6 +126,7 @@ kept = st.builds(
     begin=st.integers(0, FEW),
     messages=st.integers(1, 3),
 )
+@example(wanted=[Subscription(LEAST, 2, 0)], rules=((LEAST, False),), begin=0, messages=1)
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_waits_is_what_is_kept_at_qos_1_or_2_and_no_rule_leaves_out(
     log: Log, wanted: list[Subscription], rules: Rules, begin: int, messages: int

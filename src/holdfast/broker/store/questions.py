@@ -204,8 +204,9 @@ def _signed(
     for keeps, group in groupby(rules, key=lambda rule: rule[1]):
         after = (*before, *(Subscription(text, QOS_MAXIMUM, begin) for text, _ in group))
         if not keeps:
-            signs.update({(*kept, *after): 1, before: 1})
-            signs.subtract({(*kept, *before): 1, after: 1})
+            # Two of them may be the same: what is wanted is just what the rules leave out.
+            signs.update([(*kept, *after), before])
+            signs.subtract([(*kept, *before), after])
         before = after
     found = [(sign, together) for together, sign in signs.items() if together and sign]
     # What is taken off comes first: a count that is not complete never says more than there is.

@@ -83,7 +83,7 @@ def test_records_come_as_arrow_with_where_to_go_on(address: str) -> None:
 def test_nothing_that_is_not_durable(address: str) -> None:
     batch, told = records(address)
     assert batch["offset"].to_pylist() == list(range(18))
-    assert told == {"begin": 0, "end": 18, "next_offset": 18}
+    assert told == {"begin": 0, "end": 18, "next_offset": 18, "missing": 0}
     batch, told = records(address, **{"from": 18})
     assert (batch.num_rows, told["next_offset"]) == (0, 18)
 
