@@ -71,6 +71,22 @@ def carried(remote: Keeper) -> list[tuple[str, int]]:
     return [(fields["topic_name"], fields["qos"]) for fields in remote.of_made("publish")]
 
 
+def test_a_bridge_that_is_what_it_is_made_keeps_its_connection() -> None:
+    async def body(bridged: Bridged) -> None:
+        commands = BridgeCommands(bridged.server.stages, lambda: 1)
+        await commands.make(MADE)
+        await sleep(1)
+        assert isinstance(bridged.remote, Keeper)
+        await commands.change(MADE)
+        await sleep(1)
+        assert len(bridged.remote.of_made("connect")) == 1
+        await commands.change(structs.replace(MADE, keep_alive_s=90))
+        await sleep(1)
+        assert len(bridged.remote.of_made("connect")) == 2
+
+    with_remote(body, Keeper())
+
+
 # --- what waits ----------------------------------------------------------------------------------
 
 

@@ -477,6 +477,19 @@ def test_a_subscription_that_is_refused_is_said_and_the_rest_goes_on() -> None:
     with_remote(body, remote)
 
 
+def test_a_subscription_at_less_than_was_asked_for_is_said() -> None:
+    async def body(bridged: Bridged) -> None:
+        assert bridged.link.counts.subscriptions_refused == 0
+        (event,) = [each for each in bridged.link.events if each.kind == "granted otherwise"]
+        assert event.detail == "down/b: no more than QoS 0"
+        await assert_nobody_notices(bridged)
+
+    remote = Remote()
+    remote.suback = [1, 0]
+    subscriptions = [{"filters": ["down/a", "down/b"], "max_qos": 1}]
+    with_remote(body, remote, remote_subscriptions=subscriptions)
+
+
 def test_a_remote_that_says_goodbye_is_quoted() -> None:
     async def body(bridged: Bridged) -> None:
         bridged.remote.visit.send(

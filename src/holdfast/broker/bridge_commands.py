@@ -71,9 +71,12 @@ class BridgeCommands:
         await self._put(self.checked(_with_password(bridge, None)), "bridge made")
 
     async def change(self, bridge: Bridge) -> None:
-        """The bridge of this name is this one from now on, and goes on where it was."""
+        """The bridge of this name is this one from now on, and goes on where it was. One that it is
+        already goes on as if nobody had asked, with its connection and what waits in memory."""
         before = self._changeable(bridge.name)
         bridge = self.checked(_with_password(bridge, before))
+        if bridge == before:
+            return
         if not self._bridges.may_change(bridge):
             sentence = (
                 "its filters have been changed so often while its remote is away that no more can"

@@ -31,6 +31,8 @@ COLUMNS = (
 )
 LIMIT_DEFAULT = 1_000
 EXIT_REFUSED = 1
+PASSWORDS = {"password", "password_file"}
+"""Fields of which a bridge has one."""
 
 
 def add_to(commands: Subparsers) -> None:
@@ -128,10 +130,13 @@ def add(options: argparse.Namespace) -> int:
 
 
 def check(options: argparse.Namespace) -> int:
-    """Connect once; without fields as the bridge of this name does."""
+    """Connect once; without a remote as the bridge of this name does, but for what is given."""
     broker = broker_of(options)
     if options.file is None and options.address is None:
-        fields = broker.get(_path(options.name))["settings"]
+        given, fields = _given(options), broker.get(_path(options.name))["settings"]
+        if PASSWORDS & given.keys():
+            fields = {name: value for name, value in fields.items() if name not in PASSWORDS}
+        fields |= given
     else:
         fields = _fields(options)
     found = broker.post("/v1/bridges/check", fields)
@@ -190,11 +195,16 @@ def _fields(options: argparse.Namespace) -> dict[str, Any]:
             _check_values(found, "")
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"{options.file}: {error}") from error
-    found["name"] = options.name
-    if options.address is not None:
-        found["address"] = options.address
+    found |= _given(options)
     if "address" not in found:
         raise ConfigurationError("where is the remote? --address or a file with it says so")
+    return found
+
+
+def _given(options: argparse.Namespace) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": options.name}
+    if options.address is not None:
+        found["address"] = options.address
     for name, written in (
         ("local_subscriptions", options.out),
         ("remote_subscriptions", options.inward),

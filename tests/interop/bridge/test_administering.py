@@ -359,6 +359,10 @@ def test_bridges_are_had_by_the_command_line(
     assert 'settings                   password = "********"' in shown
     assert "secret" not in shown
     assert broker.command("bridge", "check", "b").returncode == 0, "as it stands"
+    checked = broker.command("bridge", "check", "b", "--out", "plant/#=y/{1}")
+    assert 'the destination "y/{1}"' in checked.stdout, "as it stands, but for that"
+    checked = broker.command("bridge", "check", "b", "--password-file", str(tmp_path / "none"))
+    assert (checked.returncode, "No such file" in checked.stdout) == (1, True), checked
     assert "connected" in broker.command("bridge", "list").stdout.splitlines()[1]
     assert "b" in broker.command("bridge", "watch").stdout
     assert "bridges" in broker.command("top", "--once").stdout

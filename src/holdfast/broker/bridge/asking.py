@@ -67,8 +67,8 @@ class Questions:
         return is_of_its_kind and fields["packet_identifier"] == self.identifier
 
     def answered(self, reason_codes: list[int]) -> list[tuple[str, int]]:
-        """The filters that the answer refuses, with its reasons. Raises `ValueError` if these are
-        more or fewer than filters were asked for."""
+        """The filters that the answer refuses, or grants at less than was asked for, with codes.
+        Raises `ValueError` if these are more or fewer than filters were asked for."""
         kind, items = self._left.popleft()
         if kind == "unsubscribe":
             # Whether it had been there or not, nothing of it is there now.
@@ -77,8 +77,11 @@ class Questions:
             raise ValueError(
                 f"SUBACK with {len(reason_codes)} codes for {len(items)} subscriptions"
             )
-        told = zip(filters_of(items), reason_codes, strict=True)
-        return [(text, code) for text, code in told if code >= ReasonCode.UNSPECIFIED_ERROR]
+        return [
+            (item["topic_filter"], code)
+            for item, code in zip(items, reason_codes, strict=True)
+            if code >= ReasonCode.UNSPECIFIED_ERROR or code < item["qos"]
+        ]
 
 
 def divided(bridge: Bridge, granted: Granted) -> tuple[list[Asked], list[str]]:

@@ -556,17 +556,20 @@ class Link:
     ) -> bool:
         """What was asked last has been answered; false if that is no answer."""
         try:
-            refused = questions.answered(reason_codes)
+            otherwise = questions.answered(reason_codes)
         except ValueError as error:
             self._blame(Failure.PROTOCOL, f"the remote broke the protocol: {error}")
             return False
-        for topic_filter, code in refused:
+        for topic_filter, code in otherwise:
             self._refused(topic_filter, code, now_us)
         self._moved_at_us = now_us
         self._ask(connection, questions, now_us)
         return True
 
     def _refused(self, topic_filter: str, code: int, now_us: int) -> None:
+        if code < ReasonCode.UNSPECIFIED_ERROR:
+            self._note(now_us, "granted otherwise", f"{topic_filter}: no more than QoS {code}")
+            return
         self.counts.subscriptions_refused += 1
         self._note(now_us, "subscription refused", f"{topic_filter}: {reason_name(code)}")
 
