@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -314,3 +315,97 @@ def test_a_wrong_schema_file_is_refused_by_name(tmp_path: Path) -> None:
         with pytest.raises(SchemaError, match=problem) as refused:
             read_schema_file(file)
         assert str(file) in str(refused.value)
+
+
+def schema_text(name: str, table: str, kind: str, version: int = 1) -> str:
+    return (
+        f'name = "{name}"\nversion = {version}\ntopics = "#"\nformat = "json"\ntable = "{table}"\n'
+        f'[fields]\na = {{ type = "{kind}" }}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "problem"),
+    [
+        (
+            schema_text("x", "t", "long"),
+            schema_text("y", "t", "long"),
+            "the schema x and the schema y have the same table, t",
+        ),
+        (
+            schema_text("x", "t", "long"),
+            schema_text("y", "rejected", "long"),
+            "the pipeline itself and the schema y have the same table, rejected",
+        ),
+        (
+            schema_text("x", "t", "long"),
+            schema_text("x", "t", "string", version=2),
+            "have the field a as string and as long, and a column of a table has one type",
+        ),
+    ],
+)
+def test_schemas_that_would_take_each_others_columns_are_refused(
+    tmp_path: Path, first: str, second: str, problem: str
+) -> None:
+    (tmp_path / "first.toml").write_text(first)
+    (tmp_path / "second.toml").write_text(second)
+    with pytest.raises(SchemaError, match=problem):
+        read_catalog(tmp_path)
+
+
+LINKED = {
+    "type": "record",
+    "name": "a.Node",
+    "fields": [{"name": "next", "type": ["null", "Node"]}],
+}
+THROUGH_ANOTHER = {
+    "type": "record",
+    "name": "Tree",
+    "fields": [
+        {
+            "name": "leaf",
+            "type": {
+                "type": "record",
+                "name": "Leaf",
+                "fields": [{"name": "trees", "type": {"type": "array", "items": "Tree"}}],
+            },
+        }
+    ],
+}
+TWICE = {
+    "type": "record",
+    "name": "Line",
+    "fields": [
+        {
+            "name": "from",
+            "type": {
+                "type": "record",
+                "name": "Point",
+                "fields": [{"name": "x", "type": {"type": "map", "values": "double"}}],
+            },
+        },
+        {"name": "to", "type": "Point"},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("definition", "problem"),
+    [
+        (json.dumps(LINKED), "definition has the record a.Node within itself"),
+        (json.dumps(THROUGH_ANOTHER), "definition has the record Tree within itself"),
+        ('{"type": "record"}', "definition is no schema of Avro"),
+        ('{"type": "record", "name": "x", "fields": [{"name": "a", "type": "b"}]}', "no schema of"),
+        ("", "definition is no schema of Avro"),
+        (json.dumps(TWICE), None),
+    ],
+)
+def test_an_avro_schema_that_payloads_may_nest_without_end_is_refused(
+    tmp_path: Path, definition: str, problem: str | None
+) -> None:
+    (tmp_path / "own.avsc").write_text(definition)
+    text = schema_text("x", "t", "long").replace('"json"', '"avro"\ndefinition = "own.avsc"')
+    (tmp_path / "own.toml").write_text(text)
+    refused = nullcontext() if problem is None else pytest.raises(SchemaError, match=problem)
+    with refused:
+        read_schema_file(tmp_path / "own.toml")

@@ -1,5 +1,6 @@
 """A table whose version is an offset: rows and version together, new columns, rows by key."""
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from holdfast.pipeline.load.table import HISTORY_COMMITS, NOTHING, Shape, Stored
 
 NARROW = Shape(StructType().add("offset", "long").add("a", "string"))
 WIDE = Shape(StructType().add("offset", "long").add("a", "string").add("b", "double"))
+RETYPED = Shape(StructType().add("offset", "long").add("a", "long"))
 BY_NAME = Shape(StructType().add("name", "string").add("count", "long"), key=("name",))
 
 
@@ -41,6 +43,36 @@ def test_a_version_is_committed_once_and_a_new_column_is_null_in_older_rows(
     assert on_disk == sorted(table.files({}))
     with pytest.raises(TableError, match=r"epoch epoch, and this is the log with epoch other"):
         StoredTable(tmp_path / "t", "other").version()
+
+
+def test_a_column_of_another_type_is_refused_until_the_table_is_made_anew(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = StoredTable(tmp_path / "t", "epoch")
+    assert append(table, spark, NARROW, 3, "x")
+    with pytest.raises(TableError, match=r"the column a as string, and it would be bigint"):
+        append(table, spark, RETYPED, 7, 5)
+    assert [tuple(row) for row in table.frame(spark, table.columns()).collect()] == [(3, "x")]
+    made = StoredTable(tmp_path / "made" / "t", "epoch")
+    assert append(made, spark, RETYPED, 3, 5)
+    table.take_over(made, RETYPED)
+    assert append(table, spark, RETYPED, 7, 6)
+    rows = table.frame(spark, table.columns()).orderBy("offset").collect()
+    assert [tuple(row) for row in rows] == [(3, 5), (7, 6)]
+
+
+def test_a_column_that_parts_the_table_is_read_as_the_others(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = StoredTable(tmp_path / "t", "epoch")
+    shape = Shape(StructType().add("offset", "long").add("day", "date"), partition="day")
+    frame = spark.sql(
+        "select 3L as offset, date'2026-02-03' as day union all select 4L, date'1999-12-31'"
+    )
+    assert table.commit(write_files(frame, table.path, "day"), shape, 4)
+    rows = table.frame(spark, shape.columns).orderBy("offset").collect()
+    assert [tuple(row) for row in rows] == [(3, date(2026, 2, 3)), (4, date(1999, 12, 31))]
+    assert table.frame(spark, StructType().add("offset", "long")).columns == ["offset"]
 
 
 def test_a_change_by_somebody_else_is_found_behind_what_changes_no_row(

@@ -23,10 +23,10 @@ from holdfast import system
 from holdfast.core.errors import ConfigurationError, OperatingError
 from holdfast.kernel import is_valid_topic_name, topic_matches
 from holdfast.pipeline.configuration import Configuration
-from holdfast.pipeline.jobs.silver import REJECTED_TABLE
 from holdfast.pipeline.load.table import NOTHING
 from holdfast.pipeline.load.warehouse import Warehouse
 from holdfast.pipeline.payloads.judging import REJECTED
+from holdfast.pipeline.payloads.schema import REJECTED_TABLE
 from holdfast.pipeline.source.options import parse_options
 
 STATE = "dead_letters.json"

@@ -27,9 +27,8 @@ from holdfast.pipeline.payloads.judging import (
     report_key,
     topic_condition,
 )
+from holdfast.pipeline.payloads.schema import DUPLICATES_TABLE, REJECTED_TABLE
 
-REJECTED_TABLE = "rejected"
-DUPLICATES_TABLE = "duplicates"
 KEYS = StructType().add("key", "string").add("offset", "long").add("receivedAt", "timestamp")
 
 

@@ -189,8 +189,9 @@ class StoredTable:
         chosen = list(files) if files is not None else self.files(above or {})
         if not chosen:
             return no_rows(spark, columns)
-        reader = spark.read.schema(columns).option("recursiveFileLookup", "true")
-        return reader.parquet(*chosen)
+        # A column by which the table is partitioned lies in the names of the folders below.
+        reader = spark.read.schema(columns).option("basePath", str(self.path))
+        return reader.parquet(*chosen).select(*columns.names)
 
     def between(self, spark: SparkSession, columns: StructType, after: int, upto: int) -> DataFrame:
         """The rows with offsets beyond `after`, up to and with `upto`."""
@@ -229,8 +230,7 @@ class StoredTable:
 
     def columns(self) -> StructType:
         """The columns that the table has now."""
-        found = from_arrow_schema(pa.schema(self.opened().schema().to_arrow()))
-        return StructType([StructField(each.name, each.dataType) for each in found])
+        return _columns(self.opened())
 
     def _ready(self, shape: Shape, before: DeltaTable | None = None) -> DeltaTable:
         """The table, made if it is new, with every column of the shape, and nobody else's rows;
@@ -251,12 +251,26 @@ class StoredTable:
             )
         delta = self.opened() if before is None else before
         self._refuse_foreign(delta)
-        there = {field.name for field in delta.schema().fields}
+        there = self._refuse_other_types(delta, shape)
         new = [field for field in arrow if field.name not in there]
         if new:
             delta.alter.add_columns(list(Schema.from_arrow(_nullable(pa.schema(new))).fields))
             delta = self.opened()
         return delta
+
+    def _refuse_other_types(self, delta: DeltaTable, shape: Shape) -> set[str]:
+        """The columns that there are."""
+        there = {each.name: each.dataType.simpleString() for each in _columns(delta)}
+        for each in shape.columns:
+            made = each.dataType.simpleString()
+            if there.get(each.name, made) != made:
+                raise TableError(
+                    f"the table {self.path} has the column {each.name} as {there[each.name]}, and"
+                    f" it would be {made} from now on: nobody could read both together. Give the"
+                    " column another name, or make the table anew (`holdfast pipeline backfill"
+                    " --rebuild` with its job)"
+                )
+        return set(there)
 
     def _refuse_foreign(self, delta: DeltaTable) -> None:
         # As a rule the last one is ours; a thousand take 26 ms to be read.
@@ -310,6 +324,11 @@ def no_rows(spark: SparkSession, columns: StructType) -> DataFrame:
     fall away, where one made of a list without rows would be asked for them by Python workers."""
     nothing = spark.range(1).where(f.lit(False))
     return nothing.select([f.lit(None).cast(each.dataType).alias(each.name) for each in columns])
+
+
+def _columns(delta: DeltaTable) -> StructType:
+    found = from_arrow_schema(pa.schema(delta.schema().to_arrow()))
+    return StructType([StructField(each.name, each.dataType) for each in found])
 
 
 def _partitions(shape: Shape) -> list[str] | None:

@@ -4,7 +4,8 @@ Owns: which schema a topic has.
 
 Invariants:
 1. A schema of the folder with a built-in one's name takes its place, with all versions.
-2. The versions of one schema have the same topics, table and key.
+2. The versions of one schema have the same topics, table and key, and a field has one type.
+3. A table is one schema's.
 """
 
 from collections.abc import Iterable
@@ -12,7 +13,13 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from holdfast.pipeline.payloads.schema import PayloadSchema, SchemaError, read_schema_file
+from holdfast.pipeline.payloads.schema import (
+    DUPLICATES_TABLE,
+    REJECTED_TABLE,
+    PayloadSchema,
+    SchemaError,
+    read_schema_file,
+)
 
 BUILT_IN = Path(str(files("holdfast.pipeline.payloads") / "built_in"))
 
@@ -51,5 +58,22 @@ def grouped(schemas: Iterable[PayloadSchema]) -> tuple[Versions, ...]:
             raise SchemaError(f"the schema {name} has a version twice")
         if len({(each.topics, each.table, each.key) for each in versions}) > 1:
             raise SchemaError(f"the versions of schema {name} differ in topics, table or key")
+        types: dict[str, str] = {}
+        for field in (field for each in newest_first for field in each.fields):
+            if types.setdefault(field.name, field.type) != field.type:
+                raise SchemaError(
+                    f"the versions of schema {name} have the field {field.name} as"
+                    f" {types[field.name]} and as {field.type}, and a column of a table has one"
+                    " type: give it another name, and say with `path` where it lies"
+                )
         found.append(Versions(newest_first))
+    _refuse_shared_tables(found)
     return tuple(found)
+
+
+def _refuse_shared_tables(found: Iterable[Versions]) -> None:
+    makers = dict.fromkeys((REJECTED_TABLE, DUPLICATES_TABLE), "the pipeline itself")
+    for each in found:
+        table, schema = each.newest.table, f"the schema {each.newest.name}"
+        if makers.setdefault(table, schema) != schema:
+            raise SchemaError(f"{makers[table]} and {schema} have the same table, {table}")

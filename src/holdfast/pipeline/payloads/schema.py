@@ -8,6 +8,7 @@ Invariants:
 2. What is misspelt in a file raises `SchemaError`, which names the file and the entry.
 """
 
+import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -57,6 +58,8 @@ OWN_COLUMNS: Final = frozenset(
     )
 )
 """Names that rows have beside their own fields, on their way."""
+REJECTED_TABLE: Final = "rejected"
+DUPLICATES_TABLE: Final = "duplicates"
 
 
 class SchemaError(OperatingError):
@@ -169,9 +172,39 @@ def _parsed(document: dict[str, Any], path: Path) -> PayloadSchema:
         problems.append(f"format is {schema.format!r}; there are {', '.join(FORMATS)}")
     if not is_valid_topic_filter(schema.topics.encode()):
         problems.append(f"topics is {schema.topics!r}, which is no MQTT topic filter")
+    if schema.format == "avro":
+        problems += _avro_problems(schema.definition)
     if problems:
         raise SchemaError(f"the schema {path} is wrong: {'; '.join(problems)}")
     return schema
+
+
+def _avro_problems(definition: bytes) -> list[str]:
+    """Whoever publishes decides how deep a record lies within itself, and the library that reads it
+    has no bound: it ends its process."""
+    import fastavro
+
+    try:
+        within = _record_within_itself(fastavro.parse_schema(json.loads(definition)), frozenset())
+    except (ValueError, KeyError, fastavro.schema.SchemaParseException) as problem:
+        return [f"definition is no schema of Avro: {type(problem).__name__} {problem}"]
+    return [f"definition has the record {within} within itself"] if within else []
+
+
+def _record_within_itself(node: Any, around: frozenset[str]) -> str | None:
+    """A record of a parsed Avro schema that holds one of its own kind, at whatever depth."""
+    if isinstance(node, str):
+        return node if node in around else None
+    if isinstance(node, list):
+        below, inside = node, around
+    elif node["type"] in ("record", "error"):
+        inside = around | {node["name"]}
+        below = [each["type"] for each in node["fields"]]
+    else:
+        inside = around
+        below = [node[name] for name in ("items", "values") if name in node]
+        below += [node["type"]] if isinstance(node["type"], (dict, list)) else []
+    return next(filter(None, (_record_within_itself(each, inside) for each in below)), None)
 
 
 def _in_the_way(fields: Sequence[Field]) -> list[str]:
