@@ -1,5 +1,6 @@
 """A table whose version is an offset: rows and version together, new columns, rows by key."""
 
+import os
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,17 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from holdfast.pipeline.load.files import SETTINGS, write_files, write_one_day
-from holdfast.pipeline.load.table import HISTORY_COMMITS, NOTHING, Shape, StoredTable, TableError
+from holdfast.pipeline.load.table import (
+    COMMITS_TO_A_CHECKPOINT,
+    HISTORY,
+    HISTORY_COMMITS,
+    HISTORY_KEPT,
+    NOTHING,
+    Shape,
+    StoredTable,
+    TableError,
+)
+from holdfast.pipeline.load.upkeep import maintain
 
 NARROW = Shape(StructType().add("offset", "long").add("a", "string"))
 WIDE = Shape(StructType().add("offset", "long").add("a", "string").add("b", "double"))
@@ -215,3 +226,55 @@ def test_no_rows_are_of_any_day(spark: SparkSession, tmp_path: Path) -> None:
     written = write_one_day(frame, tmp_path / "t", "day", of="at")
     assert written is not None
     assert (written.actions, written.rows) == ((), 0)
+
+
+def named(count: int) -> pa.Table:
+    return pa.table({"name": ["x"], "count": [count]})
+
+
+def commits_of(table: StoredTable) -> list[Path]:
+    return sorted((table.path / "_delta_log").glob("*.json"))
+
+
+def grow_old(table: StoredTable, hours: int) -> None:
+    for path in commits_of(table):
+        made = path.stat().st_mtime - hours * 3_600
+        os.utime(path, (made, made))
+
+
+def test_commits_that_nobody_goes_back_to_are_removed_as_the_table_grows(tmp_path: Path) -> None:
+    table = StoredTable(tmp_path / "t", "epoch")
+    for version in range(30):
+        assert table.upsert(named(version), BY_NAME, version)
+    grow_old(table, 5)
+    for version in range(30, 60):
+        assert table.upsert(named(version), BY_NAME, version)
+    assert len(commits_of(table)) == 61, "of the last six hours all are there"
+    grow_old(table, 2)
+    for version in range(60, 60 + COMMITS_TO_A_CHECKPOINT):
+        assert table.upsert(named(version), BY_NAME, version)
+    # Those go that lie before the last checkpoint that is too old.
+    assert len(commits_of(table)) <= 62
+    assert table.opened().to_pyarrow_table().to_pylist() == [{"name": "x", "count": 79}]
+
+
+@pytest.mark.parametrize("said", [None, "interval 30 days"])
+def test_upkeep_shortens_the_history_of_older_tables_unless_somebody_has_said_how_long_it_is(
+    tmp_path: Path, said: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = StoredTable(tmp_path / "t", "epoch")
+    # As it was before: nothing is said.
+    monkeypatch.setattr("holdfast.pipeline.load.table.HISTORY", "holdfast.nothing")
+    assert table.upsert(named(0), BY_NAME, 0)
+    if said is not None:
+        table.opened().alter.set_table_properties({HISTORY: said})
+    for version in range(1, 10):
+        assert table.upsert(named(version), BY_NAME, version)
+    grow_old(table, 7)
+    before = len(commits_of(table))
+    maintain(table, keep_hours=168)
+    kept = table.opened().metadata().configuration[HISTORY]
+    assert kept == (said or HISTORY_KEPT)
+    assert (len(commits_of(table)) < before) is (said is None)
+    assert table.upsert(named(10), BY_NAME, 10)
+    assert table.opened().to_pyarrow_table().to_pylist() == [{"name": "x", "count": 10}]

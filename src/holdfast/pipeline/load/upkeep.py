@@ -10,7 +10,7 @@ from typing import Any
 
 from deltalake.exceptions import CommitFailedError
 
-from holdfast.pipeline.load.table import StoredTable
+from holdfast.pipeline.load.table import HISTORY, HISTORY_KEPT, StoredTable
 
 ATTEMPTS = 5
 """A job that commits all the time wins some races; what was not done now is done next time."""
@@ -30,11 +30,17 @@ class Upkeep:
 
 
 def maintain(table: StoredTable, keep_hours: int) -> Upkeep:
-    """Compacts, writes a checkpoint, and removes files that nobody has named for so long."""
+    """Compacts, writes a checkpoint, and removes files that nobody has named for so long, and
+    commits that are too old to go back to."""
     before = len(table.files({}))
     compacted = _tried(lambda: table.opened().optimize.compact())
     delta = table.opened()
+    if HISTORY not in delta.metadata().configuration:
+        # Made before tables said how much of it is kept; what somebody has said himself stays.
+        _tried(lambda: table.opened().alter.set_table_properties({HISTORY: HISTORY_KEPT}))
+        delta = table.opened()
     delta.create_checkpoint()
+    delta.cleanup_metadata()
     # With the files of commits that never came: they are in no version, so only a look at the disk
     # finds them.
     removed = delta.vacuum(
