@@ -139,6 +139,50 @@ def test_attempts_that_fail_or_come_second_leave_nothing_in_the_log(address: str
     assert batch.column(0).to_pylist() == [b"0", b"1", b"2", b"4", b"3"]
 
 
+def staged_parts(address: str) -> int:
+    """How many parts lie beside the log."""
+    text = HttpClient.at(address).request("GET", "/metrics").content.decode()
+    (line,) = [each for each in text.splitlines() if each.startswith("holdfast_staged_parts ")]
+    return int(float(line.split()[1]))
+
+
+def test_what_was_staged_of_a_batch_that_fails_makes_room_at_once(
+    spark: SparkSession, address: str
+) -> None:
+    before = staged_parts(address)
+    writer = BatchWriter(
+        parse_writer_options({"broker": address, "producer": "failing", "batch": "0"})
+    )
+    batch = pa.record_batch({"topic": ["failing"], "value": ["x"]})
+    tasks = [Task(part, 0) for part in range(3)]
+    some = [writer.staged(iter([batch]), "failing", 0, each) for each in tasks]  # type: ignore[arg-type]
+    other = writer.staged(iter([batch]), "failing", 1, Task(0, 0))  # type: ignore[arg-type]
+    assert staged_parts(address) == before + 4
+    writer.abort([some[0], None])
+    assert staged_parts(address) == before + 1, "of the next batch"
+    writer.committed([other], is_last=False)
+    writer.abort([])
+    assert values(written(spark, address, "failing")) == Counter([b"x"])
+
+    frame = numbered(spark, "failing", 100, 20)
+    broken = frame.withColumn("value", f.expr("if(value = 99, raise_error('broken'), value)"))
+    with pytest.raises(Exception, match="broken"):
+        broken.write.format("holdfast").mode("append").option("broker", address).save()
+    # Tasks that run beside the one that fails may come late.
+    assert staged_parts(address) <= before + 2
+
+
+def test_nobody_forgets_a_batch_that_is_decided(address: str) -> None:
+    writer = BatchWriter(parse_writer_options({"broker": address}))
+    batch = pa.record_batch({"topic": ["decided"] * 2, "value": ["0", "1"]})
+    done = writer.staged(iter([batch]), "decided", 5, Task(0, 0))  # type: ignore[arg-type]
+    writer.committed([done], is_last=False)
+    answer = HttpClient.at(address).request("DELETE", "/v1/staged/decided/5")
+    assert (answer.status, answer.content) == (200, b'{"parts":0}')
+    raw = HttpClient.at(address).request("GET", "/v1/log/records?filter=decided&columns=value")
+    assert pa.ipc.open_stream(raw.content).read_next_batch().num_rows == 2
+
+
 @pytest.mark.parametrize("fate", ["cut before", "cut after"])
 def test_a_stream_that_breaks_around_its_commit_goes_on_from_its_checkpoint(
     spark: SparkSession, address: str, tmp_path: Path, fate: Fate

@@ -207,6 +207,21 @@ class Batches:
         rows = known.rows if known is not None and known.sequence == order.batch else None
         return Committed(producer=order.producer, batch=order.batch, rows=rows, repeated=repeated)
 
+    async def forget(self, name: str, batch: int, user_name: str | None) -> int:
+        """Parts of a batch that nobody will commit are gone on return; tells how many. Those of one
+        that is decided stay until they are in the log. Raises a `BatchRefusedError`."""
+        producer = self._producer(name, user_name)
+        if producer is not None and batch <= _decided(producer):
+            return 0
+        gone: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def removed(count: int) -> None:
+            if not gone.done():
+                gone.set_result(count)
+
+        self.parts.remove_of(name, batch, user_name, removed)
+        return await gone
+
     def enter(self, arrivals: Arrivals) -> None:
         """Puts rows of the next batch behind all else that comes in this turn."""
         if not self._entering or self._now_us() < self._not_before_us:

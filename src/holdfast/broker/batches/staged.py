@@ -138,6 +138,19 @@ class StagedParts:
         ]
         self._remove(gone)
 
+    def remove_of(
+        self, producer: str, batch: int, user_name: str | None, removed: Callable[[int], None]
+    ) -> None:
+        """What this user has staged of a batch goes; `removed` is told how many parts that were,
+        when nothing of them is left."""
+        of = (producer, batch, user_name)
+        gone = [
+            staged
+            for staged in self._parts.values()
+            if (staged.producer, staged.batch, staged.user_name) == of
+        ]
+        self._remove(gone, lambda: removed(len(gone)))
+
     def sweep(self, now_us: int, kept: Callable[[], Collection[str]]) -> None:
         """Removes what is too old, but for what is `kept`."""
         before_us = now_us - STAGED_AGE_MAXIMUM_S * SECOND_US
@@ -149,7 +162,9 @@ class StagedParts:
                 log.warning("staged parts too old", extra={"fields": {"parts": len(old)}})
             self._remove(old)
 
-    def _remove(self, gone: Iterable[StagedPart]) -> None:
+    def _remove(
+        self, gone: Iterable[StagedPart], removed: Callable[[], None] = lambda: None
+    ) -> None:
         names = []
         for staged in gone:
             del self._parts[staged.identifier]
@@ -161,7 +176,9 @@ class StagedParts:
                 self.files.remove(name)
 
         if names:
-            self._workers.run(remove, lambda _nothing: None)
+            self._workers.run(remove, lambda _nothing: removed())
+        else:
+            removed()
 
     def _parsed(self, file: str, size: int) -> StagedPart | None:
         if not file.endswith(SUFFIX):

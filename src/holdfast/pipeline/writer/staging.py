@@ -15,6 +15,7 @@ Every question may be asked twice: a part is known by what it holds, and a batch
 import json
 import ssl
 import threading
+from contextlib import suppress
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Final
@@ -60,6 +61,12 @@ class StagingBroker:
         """All rows of these parts are in the log on return, each once."""
         body = json.dumps({"parts": parts, "last": is_last}).encode()
         self._asked("POST", f"/v1/staged/{producer}/{batch}", body, "application/json")
+
+    def forget(self, producer: str, batch: int) -> None:
+        """What is staged of a batch that will not be committed goes, if the broker answers; else it
+        goes when it is old."""
+        with suppress(OSError):
+            self._client.request("DELETE", f"/v1/staged/{producer}/{batch}")
 
     def _asked(self, method: str, path: str, body: bytes, kind: str) -> dict[str, Any]:
         until_s = system.monotonic_s() + self._timeout_s

@@ -103,7 +103,8 @@ class BatchWriter(_RowWriter, DataSourceArrowWriter):
         self.committed(messages, is_last=self.options.producer is None)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """What was staged goes when it is old; nobody has named it."""
+        """Nothing of the batch is staged any more."""
+        self.broker().forget(self._producer, self.options.batch or 0)
 
 
 class StreamWriter(_RowWriter, DataSourceStreamArrowWriter):
@@ -127,7 +128,12 @@ class StreamWriter(_RowWriter, DataSourceStreamArrowWriter):
         self.committed(messages, is_last=False)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """What was staged goes when it is old; nobody has named it."""
+        """Nothing of the micro-batch is staged any more, as far as a task has told its query. What
+        a failed task left goes with the batch that is written again, or when it is old."""
+        for message in messages:
+            if isinstance(message, Written):
+                self.broker().forget(message.producer, batchId)
+                return
 
 
 def batch_writer(

@@ -66,6 +66,13 @@ class Staged(Struct, kw_only=True):
     rows: int
 
 
+class Forgotten(Struct, kw_only=True):
+    """A batch of which nothing is staged any more."""
+
+    parts: int
+    """How many parts of it there were; 0 where it is decided already."""
+
+
 class NewBatch(Struct, forbid_unknown_fields=True, kw_only=True):
     """What a batch is."""
 
@@ -133,6 +140,19 @@ class Staging:
                 },
                 audience=Audience.PUBLISHERS,
             ),
+            Operation(
+                method="DELETE",
+                path="/v1/staged/{producer}/{batch}",
+                name="forgetBatch",
+                summary="Remove what is staged of a batch that nobody will commit.",
+                run=self.forget,
+                answers={
+                    200: Answered("Nothing of it is staged any more.", Forgotten),
+                    400: wrong,
+                    403: Answered("The producer is another user's."),
+                },
+                audience=Audience.PUBLISHERS,
+            ),
         ]
 
     async def stage(self, asked: Asked) -> Staged:
@@ -162,6 +182,12 @@ class Staging:
         if staged is None:
             return Staged(identifier=None, rows=0)
         return Staged(identifier=staged.identifier, rows=staged.rows)
+
+    async def forget(self, asked: Asked) -> Forgotten:
+        """Makes room for others."""
+        producer, batch = _named(asked)
+        user_name = _user_name(self._identity(asked.request))
+        return Forgotten(parts=await _refusing(self._batches.forget(producer, batch, user_name)))
 
     async def commit(self, asked: Asked) -> BatchInLog:
         """Puts the batch into the log."""
