@@ -1,5 +1,6 @@
 """`format("holdfast")`: the same rows from a directory and a broker, as batch and as stream."""
 
+import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import chain
@@ -226,6 +227,36 @@ def test_a_checkpoint_of_another_log_is_refused(
     store(other, messages, seed=2)
     with pytest.raises(StreamingQueryException, match="A new log needs a new checkpoint"):
         run(spark, tmp_path / "checkpoint", dataDir=str(other), **options)
+
+
+@pytest.mark.parametrize("by", ["dataDir", "broker"])
+def test_a_log_that_gives_offsets_again_after_a_restore_is_known_when_it_has_grown(
+    spark: SparkSession, tmp_path: Path, messages: list[Message], by: str
+) -> None:
+    whole, restored, options = tmp_path / "whole", tmp_path / "restored", {"subscribe": "zebra/#"}
+    options["startingOffsets"] = "earliest"
+
+    def read(checkpoint: str, directory: Path) -> list[int]:
+        place = tmp_path / checkpoint
+        if by == "dataDir":
+            return run(spark, place, dataDir=str(directory), **options).all()
+        with served(directory) as address:
+            return run(spark, place, broker=address, **options).all()
+
+    store(whole, messages[:60])
+    assert read("early", whole)[-1] == 59
+    shutil.copytree(whole, restored)
+    store(whole, messages[60:], at=60)
+    assert read("late", whole)[-1] == 99
+    store(restored, messages[:20], at=1_000)
+    with pytest.raises(StreamingQueryException, match="the log ends at 80"):
+        read("late", restored)
+    store(restored, messages[:30], at=1_020)
+    with pytest.raises(StreamingQueryException, match=r"message with offset 99 .* restored from"):
+        read("late", restored)
+    # Who had read no more than the copy has goes on.
+    assert read("early", restored)[0] == 61
+    assert read("early", restored) == []
 
 
 # --- retention ------------------------------------------------------------------------------------

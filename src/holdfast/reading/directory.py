@@ -112,8 +112,17 @@ class LogDirectory:
             bytes_maximum=2**64 - 1 if size_bytes is None else size_bytes,
         )
         behind, is_exact = self._behind(reader, criteria, found, extent.end)
-        next_at_us = self._stored_at_us(found, extent.end)
-        return Reach(extent, found, count, next_at_us, system.now_us(), behind, is_exact)
+        return Reach(
+            extent,
+            found,
+            count,
+            self._stored_at_us(found, extent),
+            system.now_us(),
+            behind,
+            is_exact,
+            None if begin is None else self._stored_at_us(begin - 1, extent),
+            self._stored_at_us(found - 1, extent),
+        )
 
     def split(
         self, criteria: Criteria, begin: int, end: int, parts: int, *, rows: int | None = None
@@ -206,15 +215,15 @@ class LogDirectory:
         )
         return count, reached >= end
 
-    def _stored_at_us(self, offset: int, end: int) -> int | None:
-        """When the first message from an offset on was stored."""
-        if offset >= end:
+    def _stored_at_us(self, offset: int, extent: Extent) -> int | None:
+        """When the message with an offset was stored, if it is there."""
+        if not extent.begin <= offset < extent.end:
             return None
         data, _, _ = self._reader.read(
             _EVERYTHING,
             ["timestamp"],
             from_offset=offset,
-            to_offset=min(offset + 1, end),
+            to_offset=offset + 1,
             rows_maximum=1,
             bytes_maximum=1,
         )

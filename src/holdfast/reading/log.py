@@ -113,6 +113,10 @@ class Reach:
     """Messages of its topics from the end of the range to the durable end; at least so many where
     not all of these were counted."""
     behind_exact: bool
+    before_at_us: int | None = None
+    """When the message just before the range was stored, and ..."""
+    last_at_us: int | None = None
+    """... its last one, of whatever topic; `None` of one that is not there any more."""
     taken: int = 0
     """Offsets that retention took before this reader had read them, as far as a broker knows."""
 

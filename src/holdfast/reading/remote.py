@@ -102,6 +102,8 @@ class RemoteLog:
             answer["now_us"],
             answer["behind"],
             answer["behind_exact"],
+            answer.get("before_at_us"),
+            answer.get("last_at_us"),
             answer["taken"],
         )
 

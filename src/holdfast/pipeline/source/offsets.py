@@ -2,15 +2,20 @@
 
 Owns: its form and its version, and what is refused when a checkpoint comes back.
 
-Invariant: an offset that is accepted is of this log, and the log reaches it.
+Invariant: an offset that is accepted is of this log, and the log reaches it. A log that was
+restored from a copy has the same epoch and gives offsets again: it is known by when the message
+before the offset was stored.
 """
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
+from holdfast.core.units import SECOND_US
 from holdfast.reading.log import Extent
 
 OFFSET_VERSION = 1
+BEFORE_AT = "beforeAtUs"
 
 
 class CheckpointError(Exception):
@@ -21,9 +26,10 @@ class DataLossError(Exception):
     """Records between the last read and the next are not there any more."""
 
 
-def format_offset(epoch: str, offset: int) -> dict[str, Any]:
-    """An offset as it stands in a checkpoint."""
-    return {"v": OFFSET_VERSION, "epoch": epoch, "o": offset}
+def format_offset(epoch: str, offset: int, before_at_us: int | None = None) -> dict[str, Any]:
+    """An offset as it stands in a checkpoint, with when the message before it was stored."""
+    told: dict[str, Any] = {"v": OFFSET_VERSION, "epoch": epoch, "o": offset}
+    return told if before_at_us is None else {**told, BEFORE_AT: before_at_us}
 
 
 def parse_offset(document: Mapping[str, Any], extent: Extent) -> int:
@@ -41,6 +47,25 @@ def parse_offset(document: Mapping[str, Any], extent: Extent) -> int:
             f"{extent.end}: its last records are gone"
         )
     return offset
+
+
+def check_history(document: Mapping[str, Any], before_at_us: int | None) -> None:
+    """Refuses a log that has another message before the checkpoint's offset than was read there, as
+    far as both are known."""
+    known = document.get(BEFORE_AT)
+    if known is not None and before_at_us is not None and known != before_at_us:
+        offset = int(document["o"])
+        raise CheckpointError(
+            f"holdfast data source: the message with offset {offset - 1} that was read was stored"
+            f" at {_shown(known)}, and the one in this log at {_shown(before_at_us)}: the log was"
+            " restored from a copy, and has given offsets again. What was read from behind the end"
+            " of that copy is not in it, and other messages are in its place. Begin anew, with a"
+            " new checkpoint and new tables"
+        )
+
+
+def _shown(time_us: int) -> str:
+    return datetime.fromtimestamp(time_us / SECOND_US, UTC).isoformat(timespec="microseconds")
 
 
 def check_epoch(epoch: str, found: str, owner: str) -> None:

@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 from holdfast import system
 from holdfast.pipeline.source.forms import OptionError
 from holdfast.pipeline.source.log import open_log, open_without_waiting
-from holdfast.pipeline.source.offsets import format_offset, parse_offset
+from holdfast.pipeline.source.offsets import check_history, format_offset, parse_offset
 from holdfast.pipeline.source.options import Options
 from holdfast.pipeline.source.patience import Absence, wait_s
 from holdfast.pipeline.source.ranges import LogRange, RangeReader, plan_ranges, starting
@@ -128,11 +128,12 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         self._absence.end()
         self._note_taken(reach.taken)
         begin = parse_offset(start, reach.extent)
+        check_history(start, reach.before_at_us)
         self._reach = reach
         if reach.end <= begin or self._is_too_little(reach):
             return start
         self._triggered_s = system.monotonic_s()
-        return format_offset(reach.extent.epoch, reach.end)
+        return format_offset(reach.extent.epoch, reach.end, reach.last_at_us)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         """The durable end, with what the query's progress has to say: its lag behind the end in
@@ -158,7 +159,12 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         opened = open_log(self.options, self.patience_s)
         # The end was found with the extent of the log, a moment ago. After a restart Spark repeats
         # a batch without asking for its end.
-        extent = opened.extent() if self._reach is None else self._reach.extent
+        if self._reach is None:
+            reach = opened.reach(self.options.criteria, int(start["o"]), int(start["o"]))
+            check_history(start, reach.before_at_us)
+            extent = reach.extent
+        else:
+            extent = self._reach.extent
         begin, to = parse_offset(start, extent), parse_offset(end, extent)
         ranges = plan_ranges(opened, self.options, extent, begin, to)
         # Under `failOnDataLoss` it has been raised.

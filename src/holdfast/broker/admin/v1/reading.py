@@ -159,6 +159,12 @@ class RangeEnd(Struct, kw_only=True):
     behind_exact: Annotated[
         bool, Meta(description="False: there was too much to count; behind is at least so.")
     ]
+    before_at_us: Annotated[
+        int | None, Meta(description="When the message just before `from` was stored, if known.")
+    ]
+    last_at_us: Annotated[
+        int | None, Meta(description="When the last message of the range was stored, if known.")
+    ]
     taken: Annotated[
         int, Meta(description="Offsets that retention took before this reader had read them.")
     ]
@@ -414,6 +420,8 @@ def _reach(reader: LogDirectory, criteria: Criteria, wanted: AskedReach, taken: 
         now_us=reach.now_us,
         behind=reach.behind,
         behind_exact=reach.behind_exact,
+        before_at_us=reach.before_at_us,
+        last_at_us=reach.last_at_us,
         taken=taken,
     )
 
