@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli import _parser
+from holdfast.cli import parser
 from holdfast.core.config import SETTINGS, Config
 from holdfast.core.errors import BrokerAbsentError
 from holdfast.core.sections import TABLES
@@ -38,7 +38,7 @@ def commands() -> list[str]:
 def test_a_command_of_a_page_is_one_of_the_command_line(words: str) -> None:
     # Whoever asks for the version or for help is answered by the parser itself.
     with suppress(SystemExit) if set(words.split()) & {"--version", "--help"} else nullcontext():
-        _parser().parse_args(shlex.split(words))
+        parser().parse_args(shlex.split(words))
 
 
 def test_settings_that_a_page_names_exist() -> None:
@@ -91,7 +91,7 @@ def test_the_unit_starts_the_broker_and_leaves_it_the_time_that_it_takes() -> No
     service = unit()
     command = COMMAND.match(service["ExecStart"])
     assert command is not None
-    assert vars(_parser().parse_args(shlex.split(command[1])))["config"]
+    assert vars(parser().parse_args(shlex.split(command[1])))["config"]
     assert service["Type"] == "notify"
     assert "HUP" in service["ExecReload"]
     assert int(service["TimeoutStopSec"]) > Config().stop_timeout_s
@@ -113,7 +113,7 @@ def test_the_container_is_built_from_what_is_there_and_runs_as_nobody_in_particu
     assert "USER holdfast" in last
     assert "VOLUME /var/lib/holdfast" in last
     assert any(line.startswith("HEALTHCHECK") for line in last)
-    assert _parser().parse_args(["serve"])
+    assert parser().parse_args(["serve"])
     assert 'ENTRYPOINT ["holdfast"]' in last
     assert 'CMD ["serve"]' in last
 

@@ -76,7 +76,7 @@ async def _serve(settings: Effective, read: Callable[[], Effective]) -> None:
         signals.listen_for_end(server.request_stop)
         # Clients that come back after a crash wait for this, not for what looks on from outside.
         await server.start()
-        make = await asyncio.to_thread(_import_administration)
+        make = await asyncio.to_thread(_import_administration, settings.config)
         administration = make(settings, read, server, world.view_path(settings.config))
         reload = administration.reload
 
@@ -105,12 +105,14 @@ async def _serve(settings: Effective, read: Callable[[], Effective]) -> None:
     deadline.cancel()
 
 
-def _import_administration() -> type["Administration"]:
+def _import_administration(config: Config) -> type["Administration"]:
     """Takes as long as the start of all the rest, so it is called on a thread, behind that."""
-    # What the first reader asks for: a tenth of a second in which the loop hardly gets on.
     # What the first sweep asks for: some 60 ms of the loop if it had to load it.
-    import holdfast.core.cron
-    import holdfast.reading.columns  # noqa: F401
+    import holdfast.core.cron  # noqa: F401
+
+    if config.http_port is not None or config.http_tls_port is not None:
+        # What the first reader asks for: a tenth of a second in which the loop hardly gets on.
+        import holdfast.reading.columns
     from holdfast.broker.admin.administration import Administration
 
     return Administration

@@ -2,6 +2,7 @@
 
 import argparse
 
+from holdfast import system
 from holdfast.cli.options import Subparsers, add_settings, effective
 
 
@@ -21,6 +22,7 @@ def add_to(commands: Subparsers) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until told to stop."""
+    system.pause_garbage_collector()
     settings = effective(options)
     # Imported here, since the other commands need neither the event loop nor the kernel's writer.
     from holdfast.broker import serve

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import __version__, system
-from holdfast.cli import main
+from holdfast.cli import COMMANDS, main, parser
 from holdfast.core.config import SETTINGS
 from holdfast.core.sections import TABLES
 
@@ -32,6 +32,28 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--version"])
     assert stop.value.code == 0
     assert capsys.readouterr().out == f"holdfast {__version__}\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_is_loaded_alone_and_is_what_it_is_among_all(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = []
+    for each in (parser(command), parser()):
+        with pytest.raises(SystemExit) as stop:
+            each.parse_args([command, "--help"])
+        assert stop.value.code == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+    assert f"\n    {command}" in parser().format_help()
+
+
+def test_a_command_that_is_none_is_refused_with_those_that_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, sentence = refused(capsys, "sevre")
+    assert code == 2
+    assert all(f"'{command}'" in sentence for command in COMMANDS)
 
 
 @pytest.mark.accepts("S2.55")
