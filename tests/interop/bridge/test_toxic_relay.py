@@ -14,6 +14,7 @@ from tests.interop.bridge.traffic import SETTINGS, SUBSCRIPTIONS, Traffic
 from tests.interop.device import Device
 from tests.process import BrokerProcess
 
+pytestmark = pytest.mark.long
 KEEP_ALIVE_S = 2
 WITHIN_S = 60
 UNDER_A_TOXIC = 100

@@ -70,7 +70,7 @@ def guarded(tmp_path: Path) -> Iterator[Guarded]:
     assert broker.stop() == 0, broker.log()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_pages_application_reads_and_writes_with_a_password_that_is_nowhere(
     cluster: Standalone, guarded: Guarded, tmp_path: Path
 ) -> None:

@@ -17,10 +17,8 @@ APPLICATION = Path(__file__).with_name("broken_off.py")
 COUNT = 2_000
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind", [pytest.param("standalone", marks=pytest.mark.long), "local-cluster"]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["standalone", "local-cluster"])
 def test_an_executor_that_is_killed_in_mid_batch_costs_no_row_and_doubles_none(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
