@@ -229,6 +229,16 @@ def test_a_checkpoint_of_another_log_is_refused(
         run(spark, tmp_path / "checkpoint", dataDir=str(other), **options)
 
 
+def test_a_log_that_was_made_anew_in_its_place_is_the_one_that_is_read(
+    spark: SparkSession, log: Path, messages: list[Message]
+) -> None:
+    options = {"dataDir": str(log), "subscribe": "#"}
+    assert load(spark, **options).count() == 100
+    shutil.rmtree(log)
+    store(log, messages[:7], seed=2)
+    assert load(spark, **options).count() == 7
+
+
 @pytest.mark.parametrize("by", ["dataDir", "broker"])
 def test_a_log_that_gives_offsets_again_after_a_restore_is_known_when_it_has_grown(
     spark: SparkSession, tmp_path: Path, messages: list[Message], by: str

@@ -108,11 +108,11 @@ async def _serve(settings: Effective, read: Callable[[], Effective]) -> None:
 def _import_administration(config: Config) -> type["Administration"]:
     """Takes as long as the start of all the rest, so it is called on a thread, behind that."""
     # What the first sweep asks for: some 60 ms of the loop if it had to load it.
-    import holdfast.core.cron  # noqa: F401
+    import holdfast.core.cron
 
     if config.http_port is not None or config.http_tls_port is not None:
         # What the first reader asks for: a tenth of a second in which the loop hardly gets on.
-        import holdfast.reading.columns
+        import holdfast.reading.columns  # noqa: F401
     from holdfast.broker.admin.administration import Administration
 
     return Administration

@@ -5,6 +5,9 @@ from typing import Final
 LOG_DIRECTORY: Final = "log"
 """The kernel's segments, carry segments and checkpoints: the truth."""
 
+FORMAT_FILE: Final = "format"
+"""In that directory: which log it is. Written once."""
+
 STAGED_DIRECTORY: Final = "staged"
 """Parts of batches that writers have handed in, until their rows are in the log."""
 

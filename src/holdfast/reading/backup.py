@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from holdfast.core.errors import BackupError
-from holdfast.core.layout import LOG_DIRECTORY
+from holdfast.core.layout import FORMAT_FILE, LOG_DIRECTORY
 from holdfast.kernel import LogReader
 
 ATTEMPTS_MAXIMUM: Final = 100
@@ -61,7 +61,7 @@ def copy(data_dir: Path, target: Path) -> Copied:
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise BackupError(f"{target} is there already; a copy needs a name of its own")
     directory = data_dir / LOG_DIRECTORY
-    if not (directory / "format").is_file():
+    if not (directory / FORMAT_FILE).is_file():
         raise BackupError(f"there is no log in {data_dir}")
     partial = target.with_name(target.name + ".partial")
     if partial.exists():
@@ -98,7 +98,7 @@ def _hold(directory: Path, stack: ExitStack) -> list[_Held] | None:
     """Opens what belongs to the state of this moment; `None` if that changed meanwhile."""
     try:
         files = [_open(directory / name, stack) for name in _checkpoints(directory)]
-        files.append(_open(directory / "format", stack))
+        files.append(_open(directory / FORMAT_FILE, stack))
         before = _segments(directory)
         segments = LogReader.open(str(directory)).segments()
         for segment in segments:

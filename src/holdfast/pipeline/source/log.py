@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
-from holdfast.core.layout import LOG_DIRECTORY
+from holdfast.core.layout import FORMAT_FILE, LOG_DIRECTORY
 from holdfast.pipeline.source.options import Options
 from holdfast.pipeline.source.patience import BATCH_PATIENCE_S, Patience, PatientLog
 from holdfast.reading.ahead import ReadAhead
@@ -25,6 +25,7 @@ def opened(
     data_dir: str | None,
     cursor: str | None,
     reader: str | None,
+    _log: tuple[int, int, int] | None,
 ) -> LogDirectory | RemoteLog:
     """One log per worker process: workers are reused, readers are unpickled for each task."""
     if broker is not None:
@@ -64,4 +65,15 @@ def open_without_waiting(options: Options) -> LogDirectory | RemoteLog:
         options.data_dir,
         options.cursor,
         options.reader,
+        None if options.data_dir is None else _made(options.data_dir),
     )
+
+
+def _made(data_dir: str) -> tuple[int, int, int] | None:
+    """Which of the logs it is that have lain in this directory. A worker outlives queries, and with
+    its files open a log that was removed can be read on."""
+    try:
+        found = (Path(data_dir) / LOG_DIRECTORY / FORMAT_FILE).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns
