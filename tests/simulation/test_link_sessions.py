@@ -72,6 +72,35 @@ def test_a_bridge_comes_back_under_the_name_that_it_was_given_and_finds_its_sess
     with_remote(body, registrar)
 
 
+@pytest.mark.parametrize(
+    ("version", "is_kept", "asked_again"),
+    [(4, True, ["down/b"]), (4, False, ["down/a", "down/b"]), (5, True, ["down/a", "down/b"])],
+)
+def test_a_session_that_is_kept_is_not_asked_for_what_it_has_before_mqtt_5(
+    version: int, is_kept: bool, asked_again: list[str]
+) -> None:
+    async def body(bridged: Bridged) -> None:
+        for _ in range(2):
+            remote.connack = {"session_present": is_kept}
+            remote.suback = codes[-len(asked_again) :]
+            remote.visit.transport.abort()
+            await sleep(2)
+            asked = [item for each in remote.visit.of_kind("subscribe") for item in items(each)]
+            assert [item["topic_filter"] for item in asked] == asked_again
+        await bridged.publish("up/x", b"goes", qos=1)
+        assert len(remote.visit.of_kind("publish")) == 1
+
+    # The second one is refused, so that it is asked for again.
+    codes = [1, ReasonCode.UNSPECIFIED_ERROR.value]
+
+    def items(subscribe: dict[str, Any]) -> list[dict[str, Any]]:
+        return list(subscribe["subscriptions"])
+
+    remote = Remote(version)
+    remote.suback = codes
+    with_remote(body, remote, remote_subscriptions=[{"filters": ["down/a", "down/b"]}])
+
+
 @pytest.mark.parametrize("crashes", [False, True])
 def test_the_name_that_it_was_given_is_not_forgotten_by_a_restart(*, crashes: bool) -> None:
     async def body(bridged: Bridged) -> None:

@@ -33,8 +33,19 @@ class Questions:
     """What a remote is asked on one connection: what it still has of former settings is withdrawn,
     and then all is asked for, one packet after the answer to the one before."""
 
-    def __init__(self, bridge: Bridge, granted: Granted, known: Iterable[str]) -> None:
-        """`known` are filters that the session there may have."""
+    def __init__(
+        self,
+        bridge: Bridge,
+        granted: Granted,
+        known: Iterable[str],
+        settled: list[dict[str, Any]],
+    ) -> None:
+        """`known` are filters that the session there may have, and `settled` what this bridge asked
+        for on former connections and was granted; what is granted now is put there."""
+        if not granted.session_present or bridge.mqtt_version == 5:
+            # With MQTT 5 it is said that what was there before brings no retained messages.
+            settled.clear()
+        self._settled = settled
         packets, too_large = divided(bridge, granted)
         wild = [
             (text, ReasonCode.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED)
@@ -50,7 +61,10 @@ class Questions:
         """The packet identifier of what waits for its answer; 0: nothing does."""
         self._left: deque[tuple[str, list[Any]]] = deque()
         self._left.extend(("unsubscribe", each) for each in withdrawn(self.gone, bridge, granted))
-        self._left.extend(("subscribe", packet) for packet in packets)
+        for packet in packets:
+            # Before MQTT 5 each SUBSCRIBE has all retained messages sent again [MQTT-3.8.4-3].
+            if asked := [item for item in packet if item not in settled]:
+                self._left.append(("subscribe", asked))
 
     def next(self, free_identifier: Callable[[], int]) -> tuple[str, dict[str, Any]] | None:
         """The kind and the fields of the packet that is to be sent now; `None` once the last one is
@@ -77,9 +91,11 @@ class Questions:
             raise ValueError(
                 f"SUBACK with {len(reason_codes)} codes for {len(items)} subscriptions"
             )
+        told = list(zip(items, reason_codes, strict=True))
+        self._settled += [item for item, code in told if code < ReasonCode.UNSPECIFIED_ERROR]
         return [
             (item["topic_filter"], code)
-            for item, code in zip(items, reason_codes, strict=True)
+            for item, code in told
             if code >= ReasonCode.UNSPECIFIED_ERROR or code < item["qos"]
         ]
 

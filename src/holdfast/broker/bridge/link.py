@@ -161,6 +161,7 @@ class Link:
         self._moved_at_us = 0
         self._is_removed = False
         self._questions: Questions | None = None
+        self._settled = list[dict[str, Any]]()
         """Of the connection, once the remote has accepted it."""
 
     # --- from above -----------------------------------------------------------------------------
@@ -526,7 +527,7 @@ class Link:
         self._kernel.inbox.release(connection.handle)
         self._pinged_at_us = self._moved_at_us = now_us
         known = self.queue.record.asked if granted.session_present else ()
-        questions = self._questions = Questions(bridge, granted, known)
+        questions = self._questions = Questions(bridge, granted, known, self._settled)
         self.queue.asks((*questions.gone, *questions.wanted), now_us)
         self._ask(connection, questions, now_us)
         self._note(now_us, "connected", connection.peer)
