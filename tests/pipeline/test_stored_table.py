@@ -77,12 +77,13 @@ def test_a_column_that_parts_the_table_is_read_as_the_others(
 ) -> None:
     table = StoredTable(tmp_path / "t", "epoch")
     shape = Shape(StructType().add("offset", "long").add("day", "date"), partition="day")
-    frame = spark.sql(
-        "select 3L as offset, date'2026-02-03' as day union all select 4L, date'1999-12-31'"
-    )
-    assert table.commit(write_files(frame, table.path, "day"), shape, 4)
-    rows = table.frame(spark, shape.columns).orderBy("offset").collect()
-    assert [tuple(row) for row in rows] == [(3, date(2026, 2, 3)), (4, date(1999, 12, 31))]
+    days = [date(2026, 2, 3), date(1999, 12, 31), date(2026, 2, 3), date(2026, 2, 4)]
+    for begin in (0, 2):
+        rows = [(offset, days[offset]) for offset in (begin, begin + 1)]
+        files = write_files(spark.createDataFrame(rows, shape.columns), table.path, "day")
+        assert table.commit(files, shape, begin + 1)
+    found = table.frame(spark, shape.columns).orderBy("offset").collect()
+    assert [tuple(row) for row in found] == list(enumerate(days))
     assert table.frame(spark, StructType().add("offset", "long")).columns == ["offset"]
 
 

@@ -194,9 +194,15 @@ class StoredTable:
         chosen = list(files) if files is not None else self.files(above or {})
         if not chosen:
             return no_rows(spark, columns)
-        # A column by which the table is partitioned lies in the names of the folders below.
-        reader = spark.read.schema(columns).option("basePath", str(self.path))
-        return reader.parquet(*chosen).select(*columns.names)
+        reader = spark.read.schema(columns).option("recursiveFileLookup", "true")
+        frame = reader.parquet(*chosen)
+        # What parts the table is in the names of folders alone, which lie in one folder a commit.
+        folders = Path(chosen[0]).relative_to(self.path).parts[:-1]
+        for name in (folder.partition("=")[0] for folder in folders if "=" in folder):
+            if name in columns.names:
+                told = f.regexp_extract("_metadata.file_path", f"/{name}=([^/]*)/", 1)
+                frame = frame.withColumn(name, told.cast(columns[name].dataType))
+        return frame
 
     def between(self, spark: SparkSession, columns: StructType, after: int, upto: int) -> DataFrame:
         """The rows with offsets beyond `after`, up to and with `upto`."""
