@@ -16,10 +16,11 @@ import pytest
 from rich.console import Console
 
 from holdfast.cli import main
-from holdfast.cli.pipeline_frame import frame
+from holdfast.cli.pipeline_frame import frame, status_table
 from holdfast.pipeline.configuration import Configuration
 from holdfast.pipeline.jobs.stepping import Step
 from holdfast.pipeline.running import Pipeline, Progress, in_one_line
+from holdfast.pipeline.status import Status, TableStatus
 from tests.builders.stored import store
 from tests.builders.tag_reads import mixed
 
@@ -123,6 +124,16 @@ def test_a_run_is_shown_as_it_goes(tmp_path: Path) -> None:
     shown = console.export_text()
     assert "1,200 messages in 2 batches and 1 steps, 34 to go" in shown
     assert re.search(r"tag_reads +│ bronze +│ +980 │ +999 ", shown)
+
+
+def test_a_name_in_square_brackets_is_shown_as_it_is() -> None:
+    tables = (TableStatus("own", "[link]", 1, 1, 1, 1, 1, 1),)
+    status = Status("[bold]", "epoch", "[north]/#", 1, "[red]", tables)
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(status_table(status))
+    shown = console.export_text()
+    assert "[bold]: [north]/# of the log epoch, cursor [red]" in shown
+    assert "[link]" in shown
 
 
 @pytest.mark.parametrize("begun", ["pipeline.toml", "pipeline/tables/bronze/_delta_log"])

@@ -1,11 +1,13 @@
 """What `holdfast pipeline` shows in a terminal: a run as it goes, its tables, its plan.
 
-Never: asks anything; it draws what it is handed.
+Never: asks anything; it draws what it is handed. Names are text: one in square brackets is not
+taken for a style.
 """
 
 from typing import TYPE_CHECKING
 
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from holdfast.pipeline.running import Pipeline, Progress
@@ -22,7 +24,8 @@ def frame(pipeline: "Pipeline", progress: "Progress") -> Table:
     for name, reads in sources.items():
         version = progress.versions.get(name)
         rows = progress.rows_out.get(name, 0)
-        table.add_row(name, reads, f"{rows:,}", "" if version is None else f"{version:,}")
+        numbers = f"{rows:,}", "" if version is None else f"{version:,}"
+        table.add_row(Text(name), Text(reads), *numbers)
     return table
 
 
@@ -38,7 +41,7 @@ def status_table(status: "Status") -> Table:
     title = f"{status.directory}: {status.subscribe} of the log {status.epoch}"
     if status.cursor:
         title += f", cursor {status.cursor}"
-    table = Table(title=title, title_justify="left")
+    table = Table(title=Text(title), title_justify="left")
     for name in ("table", "from", "rows", "files", "bytes", "commits", "offset", "behind"):
         table.add_column(name, justify="left" if name in ("table", "from") else "right")
     for each in status.tables:
@@ -50,7 +53,8 @@ def status_table(status: "Status") -> Table:
             each.version,
             each.behind,
         )
-        table.add_row(each.table, each.reads, *(f"{number:,}" for number in numbers))
+        names = Text(each.table), Text(each.reads)
+        table.add_row(*names, *(f"{number:,}" for number in numbers))
     return table
 
 
