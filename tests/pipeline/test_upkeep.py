@@ -7,11 +7,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
-from holdfast.pipeline.backfill import BackfillError, rebuild, replace_range
+from holdfast.pipeline.backfill import BackfillError, has_ranges, rebuild, replace_range
 from holdfast.pipeline.configuration import read_configuration
 from holdfast.pipeline.jobs.bronze import BRONZE
-from holdfast.pipeline.load.table import MARK, CommitProperties
+from holdfast.pipeline.jobs.job import Job
+from holdfast.pipeline.load.table import MARK, CommitProperties, Shape
 from holdfast.pipeline.load.upkeep import maintain
 from holdfast.pipeline.load.warehouse import Warehouse
 from holdfast.pipeline.running import Pipeline
@@ -69,6 +71,20 @@ def test_a_range_is_read_again_and_takes_the_place_of_what_was_there(
         assert warehouse.table(name).version() == versions[name]
     with pytest.raises(BackfillError, match=r"bronze ends at offset 119.*up to 200"):
         list(replace_range(spark, warehouse, source, pipeline.jobs, 30, 200))
+
+
+def test_what_was_made_of_rows_that_a_range_replaces_is_made_anew() -> None:
+    columns = StructType().add("offset", "long").add("x", "string")
+
+    def job(reads: str, *key: str) -> Job:
+        return Job(
+            "any", reads, {"made": Shape(columns, key)}, lambda fresh, _past: {"made": fresh}
+        )
+
+    assert has_ranges(job("bronze"))
+    assert not has_ranges(job("bronze", "x"))
+    assert not has_ranges(job("tag_reads", "x"))
+    assert not has_ranges(job("tag_reads")), "its input is replaced below it"
 
 
 def test_silver_is_made_again_equal_from_bronze_alone(

@@ -167,7 +167,7 @@ def run(options: argparse.Namespace) -> int:
 def backfill(options: argparse.Namespace) -> int:
     """Replace a range, or make tables anew."""
     pipeline = _pipeline(options)
-    from holdfast.pipeline.backfill import rebuild, replace_range
+    from holdfast.pipeline.backfill import has_ranges, rebuild, replace_range
 
     by_name = {job.name: job for job in pipeline.jobs}
     named = [name for name in options.rebuild.split(",") if name]
@@ -188,7 +188,7 @@ def backfill(options: argparse.Namespace) -> int:
                 spark, warehouse, source, pipeline.jobs, options.begin, options.end
             ):
                 print(f"{done.table}: {done.rows} rows from {options.begin} to {options.end - 1}")
-            named += [job.name for job in pipeline.jobs if any(s.key for s in job.makes.values())]
+            named += [job.name for job in pipeline.jobs if not has_ranges(job)]
         for name in dict.fromkeys(named):
             if serving is not None:
                 serving.forget(by_name[name].makes)

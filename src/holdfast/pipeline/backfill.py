@@ -64,11 +64,17 @@ def replace_range(
     fresh = with_day(records_of(spark, source, begin, end))
     yield _replaced(warehouse, bronze, fresh, SHAPE, begin, end)
     for job in jobs:
-        if job.reads == BRONZE and not any(shape.key for shape in job.makes.values()):
+        if has_ranges(job):
             with made_again(spark, warehouse, job, begin - 1, end - 1) as made:
                 for name, frame in made.items():
                     table = warehouse.table(name)
                     yield _replaced(warehouse, table, frame, job.makes[name], begin, end)
+
+
+def has_ranges(job: Job) -> bool:
+    """True if its tables have a range of offsets that can be put in the place of another one. All
+    else that was made of the old rows has to be made anew."""
+    return job.reads == BRONZE and not any(shape.key for shape in job.makes.values())
 
 
 def rebuild(
