@@ -74,6 +74,12 @@ def test_a_table_in_a_schema_is_there_by_that_name(sink: Sink, database: Databas
     assert ("readings", 1) in database.run("SELECT * FROM bbu.holdfast_tables")
 
 
+def test_a_schema_may_be_called_by_a_word_of_the_databases(sink: Sink) -> None:
+    table = replace(READINGS, name="order.group")
+    assert sink.commit(table, [reading(1)]) == Committed(1, 0)
+    assert sink.commit(table, [reading(1)]) == Committed(0, 1)
+
+
 EVERYTHING = Table("everything", tuple(Column(f"c_{t.value}", t, False) for t in ColumnType))
 
 

@@ -241,7 +241,7 @@ class SqliteSink(Sink):
 
     def _set_up(self, connection: sqlite3.Connection, schema: str | None) -> None:
         """One file is written to durably, and known again."""
-        path, name = self._path(schema), schema or "main"
+        path, name = self._path(schema), _quoted(schema or "main")
         if connection.execute(f"PRAGMA {name}.journal_mode").fetchone()[0] != "wal":
             connection.execute(f"PRAGMA {name}.journal_mode = WAL")
         connection.execute(f"PRAGMA {name}.synchronous = FULL")
@@ -262,7 +262,7 @@ class SqliteSink(Sink):
     def _prepare(self, connection: sqlite3.Connection, layout: Layout) -> _Prepared:
         path = self._path(layout.schema)
         if layout.schema is not None and path not in self._inodes:
-            connection.execute(f"ATTACH ? AS {layout.schema}", (str(path),))
+            connection.execute(f"ATTACH ? AS {_quoted(layout.schema)}", (str(path),))
             self._set_up(connection, layout.schema)
         names = list(layout.columns)
         insert = (
