@@ -2,6 +2,7 @@
 after each thing that can go wrong."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -187,6 +188,28 @@ def test_the_rows_that_a_sink_refuses_are_found_among_others() -> None:
         assert sorted(refused) == [reading(13), reading(14), reading(77)]
 
     play(story)
+
+
+class Plain(Readings):
+    """The payload says what the rows are."""
+
+    def parse(self, message: Message) -> Sequence[Row]:
+        rows: Sequence[Row] = json.loads(message.payload)
+        return rows
+
+
+@pytest.mark.parametrize("payload", [b"[5]", b"[null]", b'["value"]', b'{"value": 1}', b"5"])
+def test_what_a_payload_put_in_the_place_of_a_row_is_a_dead_letter(payload: bytes) -> None:
+    async def story(stage: Rehearsal) -> None:
+        row = b'[{"sensor": "7", "value": 1}]'
+        await stage.publish("readings/7", row, payload, row)
+        await stage.settle()
+        assert values(stage) == [1, 1]
+        (letter,) = await letters(stage)
+        assert (letter.payload, letter.attempts) == (payload, 2)
+        assert letter.reason.startswith("TypeError: ")
+
+    rehearse(Plain(), story, topics=("readings/+",), maximum_attempts=2)
 
 
 def test_a_message_is_acknowledged_after_the_broker_has_its_dead_letter() -> None:

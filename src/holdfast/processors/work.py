@@ -14,7 +14,7 @@ Flow: gathering -> here -> session, or dead letters.
 
 import hashlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -188,7 +188,8 @@ class Work:
             return None
         identity = batch.identities[place]
         try:
-            rows = self._processor.parse(batch.messages[place])
+            rows = list(self._processor.parse(batch.messages[place]))
+            _check_rows(rows)
             return [IdentifiedRow(identity, number, row) for number, row in enumerate(rows)]
         except RejectedError as error:
             attempts = batch.attempts.get(place, 1)
@@ -208,6 +209,13 @@ class Work:
     def _count(self, batch: Batch, place: int) -> None:
         identity = batch.identities[place]
         batch.attempts[place] = self._sink.count_attempts(self._table, (identity,))[identity]
+
+
+def _check_rows(rows: Sequence[object]) -> None:
+    """Each maps columns to values: no sink has to expect what a payload put in a row's place."""
+    for kind in set(map(type, rows)):
+        if not issubclass(kind, Mapping):
+            raise TypeError(f"a row is a mapping of columns to values, not {kind.__name__}")
 
 
 def _sentence(error: Exception) -> str:

@@ -148,6 +148,11 @@ def test_a_row_that_cannot_be_written_is_refused_with_its_column(
     assert sink.commit(EVERYTHING, [everything(1)]) == Committed(1, 0)
 
 
+def test_columns_that_are_no_texts_are_refused_by_their_names(sink: Sink) -> None:
+    with pytest.raises(RowsRefusedError, match="readings has no column 'z'"):
+        sink.commit(READINGS, [IdentifiedRow("1", 0, {1: 2, "z": 1})])  # type: ignore[dict-item]
+
+
 def test_a_row_without_something_that_is_required_is_refused(sink: Sink) -> None:
     for row in ({"sensor": "s", "at": None}, {"sensor": "s"}):
         with pytest.raises(RowsRefusedError, match="at of readings has nothing"):

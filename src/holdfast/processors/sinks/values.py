@@ -118,8 +118,8 @@ class Columns:
 
     def _cells(self, row: Row) -> tuple[Any, ...]:
         """Of a row that may lack columns, or have others."""
-        if unknown := sorted(name for name in row if name not in self._known):
-            raise RowsRefusedError(f"{self._table} has no column {unknown[0]!r}"[:200])
+        if unknown := [repr(name) for name in row if name not in self._known]:
+            raise RowsRefusedError(f"{self._table} has no column {min(unknown)}"[:200])
         return tuple(row.get(name) for name in self._names)
 
     def _converted(self, number: int, values: Values) -> Values:
