@@ -19,8 +19,10 @@ from holdfast.processors.session import Session
 from holdfast.processors.settings import ProcessorSettings
 from holdfast.processors.sink import SinkAwayError, SinkUnfitError
 from holdfast.processors.table import Row
+from holdfast.processors.work import Batch, Work
 from holdfast.testing.link import Passing
 from holdfast.testing.rehearsal import BROKER, Rehearsal, rehearse
+from holdfast.testing.sink import MemorySink
 from tests.builders.readings import Readings, reading
 from tests.simulation.peer import Stand, sleep, with_broker
 from tests.simulation.whole import CONFIG, HOST, PORT
@@ -210,6 +212,22 @@ def test_what_a_payload_put_in_the_place_of_a_row_is_a_dead_letter(payload: byte
         assert letter.reason.startswith("TypeError: ")
 
     rehearse(Plain(), story, topics=("readings/+",), maximum_attempts=2)
+
+
+@pytest.mark.parametrize("named", [7, "a\0b", "\ud800", "x" * 65_536, ["a"]])
+def test_what_no_text_has_room_for_is_no_identity(named: Any) -> None:
+    class Named(Readings):
+        def identity(self, message: Message) -> str | None:
+            del message
+            unfit: str = named
+            return unfit
+
+    message = Message("readings/7", b"7", 1, False, False, (), None, 0)
+    plain, unfit = Batch([message]), Batch([message])
+    for batch, processor in ((plain, Readings()), (unfit, Named())):
+        Work(processor, MemorySink(), 5).do(batch)
+    assert unfit.identities == plain.identities
+    assert len(plain.identities[0]) == 64
 
 
 def test_a_message_is_acknowledged_after_the_broker_has_its_dead_letter() -> None:

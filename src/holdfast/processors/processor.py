@@ -34,5 +34,6 @@ class Processor(ABC):
 
     def identity(self, message: Message) -> str | None:
         """What makes a message itself where the broker gives no identity, from its payload; None:
-        a digest of topic and payload, which takes two equal messages for one."""
+        a digest of topic and payload, which takes two equal messages for one. So does what is no
+        text that MQTT can carry: a number, a text with U+0000, or more than 65 535 bytes."""
         return None

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from holdfast.kernel import LIMITS
 from holdfast.processors.message import Message
 from holdfast.processors.processor import Processor, RejectedError
 from holdfast.processors.sink import RowsRefusedError, Sink
@@ -118,7 +119,7 @@ class Work:
             named = self._processor.identity(message)
         except Exception:  # noqa: BLE001 - what cannot be read has no name of its own.
             named = None
-        if named is not None:
+        if isinstance(named, str) and _is_text(named):
             return named
         digest = hashlib.sha256(message.topic.encode("utf-8", "surrogatepass") + b"\0")
         digest.update(message.payload)
@@ -209,6 +210,14 @@ class Work:
     def _count(self, batch: Batch, place: int) -> None:
         identity = batch.identities[place]
         batch.attempts[place] = self._sink.count_attempts(self._table, (identity,))[identity]
+
+
+def _is_text(named: str) -> bool:
+    """MQTT has room for it, as a dead letter's property, and each database."""
+    try:
+        return "\0" not in named and len(named.encode()) <= LIMITS["field_bytes_maximum"]
+    except UnicodeEncodeError:
+        return False
 
 
 def _check_rows(rows: Sequence[object]) -> None:
