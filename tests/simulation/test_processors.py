@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.client.mqtt import Client, ClientOptions, Publication
 from holdfast.processors.dead_letters import read_letters
 from holdfast.processors.message import Message
 from holdfast.processors.poison import DeadLetter
@@ -212,6 +213,29 @@ def test_what_a_payload_put_in_the_place_of_a_row_is_a_dead_letter(payload: byte
         assert letter.reason.startswith("TypeError: ")
 
     rehearse(Plain(), story, topics=("readings/+",), maximum_attempts=2)
+
+
+def test_a_dead_letter_has_as_many_properties_as_there_may_be() -> None:
+    pairs = [(f"own-{number}", "v") for number in range(1_023)]
+
+    async def story(stage: Rehearsal) -> None:
+        publisher = Client("labels", ClientOptions())
+        await publisher.connect(*BROKER)
+        letter = Publication("readings/7", b"warm", qos=1, properties={"user_property": pairs})
+        publisher.publish(letter)
+        await publisher.idle.wait()
+        publisher.disconnect()
+        await stage.publish("readings/7", b"21.5 degrees", reading(1))
+        await stage.settle()
+        assert values(stage) == [1]
+        most, few = await letters(stage)
+        # The last of its own make room for what the letter says.
+        kept = most.properties["user_property"]
+        assert kept == pairs[: len(kept)]
+        assert len(kept) > 1_000
+        assert few.payload == b"21.5 degrees"
+
+    play(story)
 
 
 @pytest.mark.parametrize("named", [7, "a\0b", "\ud800", "x" * 65_536, ["a"]])

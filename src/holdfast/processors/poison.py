@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from holdfast.client.mqtt import Client, ClientOptions, Publication
 from holdfast.core.units import SECOND_US
+from holdfast.kernel import LIMITS
 from holdfast.processors.session import KEEP_ALIVE_S, Letter, options_of
 from holdfast.processors.settings import ProcessorSettings
 from holdfast.processors.work import End
@@ -72,6 +73,8 @@ def letter_of(
     }
     own = {name: properties[name] for name in TRAVELLING if name in properties}
     pairs = [pair for pair in properties.get("user_property", ()) if pair[0] != "holdfast-id"]
+    # A message may have had as many as there may be: its last ones make room.
+    del pairs[LIMITS["user_properties_maximum"] - len(said) :]
     pairs += [(PREFIX + name, value) for name, value in said.items()]
     return Letter(
         settings.dead_letters, payload, qos=1, properties={**own, "user_property": pairs}, done=done
