@@ -285,3 +285,30 @@ def test_a_connection_from_which_the_session_was_taken_over_is_ended() -> None:
         assert not worker.lost.is_set()
 
     scripted(body, (False, True))
+
+
+def test_what_is_larger_than_the_broker_takes_is_refused_and_ends_nothing() -> None:
+    class Sender(Worker):
+        def __init__(self) -> None:
+            super().__init__("sender")
+            self.answers: list[tuple[int, int]] = []
+
+        def acknowledged(self, publication: Publication) -> None:
+            self.answers.append((len(publication.payload), 0))
+
+        def refused(self, publication: Publication, reason_code: int) -> None:
+            self.answers.append((len(publication.payload), reason_code))
+
+    async def body(stand: Stand) -> None:
+        sender = Sender()
+        await sender.come()
+        most = sender.granted
+        assert most is not None
+        size = most.maximum_packet_size_bytes
+        sender.publish(*(Publication("work/1", bytes(n), 1) for n in (size, 7, size - 100)))
+        await sleep(1)
+        assert sender.answers == [(size, 0x95), (7, 0), (size - 100, 0)]
+        assert sender.idle.is_set()
+        assert not sender.lost.is_set()
+
+    with_broker(body)

@@ -238,6 +238,18 @@ def test_a_dead_letter_has_as_many_properties_as_there_may_be() -> None:
     play(story)
 
 
+def test_a_message_that_is_too_large_for_a_dead_letter_blocks_nobody() -> None:
+    async def story(stage: Rehearsal) -> None:
+        await stage.publish("readings/7", bytes(2**20 - 60), reading(1))
+        await sleep(300)
+        assert values(stage) == [1]
+        assert stage.number("reconnects_total") == 0
+        assert stage.running is not None
+        assert stage.running.open_count() == 1
+
+    play(story)
+
+
 @pytest.mark.parametrize("named", [7, "a\0b", "\ud800", "x" * 65_536, ["a"]])
 def test_what_no_text_has_room_for_is_no_identity(named: Any) -> None:
     class Named(Readings):

@@ -25,6 +25,7 @@ from typing import Any, cast
 
 from holdfast.kernel import decode_packets, encode_packet
 from holdfast.protocols.mqtt.handshake import PACKET_SIZE_BYTES_MAXIMUM
+from holdfast.protocols.mqtt.reason_code import ReasonCode
 from holdfast.protocols.mqtt.remote import Granted, Refused, Wish, connect, read_connack
 
 ANSWER_WITHIN_S = 30.0
@@ -388,7 +389,7 @@ class Client(asyncio.Protocol):
         self._window = min(answer.receive_maximum, self.options.in_flight_maximum)
         self._begin_keep_alive(answer.keep_alive_s)
         self._accepted = True
-        for identifier, exchange in self._exchanges.items():
+        for identifier, exchange in list(self._exchanges.items()):
             if exchange.released:
                 self._send_acknowledgement("pubrel", identifier)
             else:
@@ -485,16 +486,15 @@ class Client(asyncio.Protocol):
             self.idle.set()
 
     def _send_publish(self, identifier: int, publication: Publication, *, dup: bool) -> None:
-        fields = {
-            "packet_identifier": identifier,
-            "qos": publication.qos,
-            "retain": publication.retain,
-            "dup": dup,
-            "topic_name": publication.topic_name,
-            "payload": publication.payload,
-            "properties": dict(publication.properties),
-        }
+        """What is larger than the broker takes would end the connection: it is refused here."""
+        fields = _message(publication) | {"packet_identifier": identifier, "dup": dup}
+        before = len(self._writing)
         self._send("publish", fields)
+        assert self.granted is not None, "nothing is published before CONNACK"
+        if len(self._writing) - before > self.granted.maximum_packet_size_bytes:
+            del self._writing[before:]
+            self._exchanges.pop(identifier, None)
+            self.refused(publication, ReasonCode.PACKET_TOO_LARGE)
 
     def _send_acknowledgement(self, kind: str, identifier: int) -> None:
         self._send(kind, {"packet_identifier": identifier, "reason_code": 0, "properties": {}})
@@ -531,16 +531,7 @@ class Client(asyncio.Protocol):
         )
 
     def _will_fields(self) -> dict[str, Any] | None:
-        will = self._will
-        if will is None:
-            return None
-        return {
-            "topic_name": will.topic_name,
-            "payload": will.payload,
-            "qos": will.qos,
-            "retain": will.retain,
-            "properties": dict(will.properties),
-        }
+        return None if self._will is None else _message(self._will)
 
     def _take_identifier(self) -> int:
         """The next free one, from 1 to 65 535 and around."""
@@ -596,3 +587,13 @@ class Client(asyncio.Protocol):
         except TimeoutError as error:
             self.drop()
             raise ConnectionFailedError(f"{self.name}: no answer") from error
+
+
+def _message(publication: Publication) -> dict[str, Any]:
+    return {
+        "topic_name": publication.topic_name,
+        "payload": publication.payload,
+        "qos": publication.qos,
+        "retain": publication.retain,
+        "properties": dict(publication.properties),
+    }
