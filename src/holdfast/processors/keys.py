@@ -16,6 +16,7 @@ from holdfast.core.settings import Kind, boolean, integer, size, text, texts
 from holdfast.core.units import GIB
 from holdfast.kernel import is_valid_topic_filter, is_valid_topic_name
 from holdfast.processors import settings as defaults
+from holdfast.processors.identity import TEXT_BYTES_MAXIMUM
 from holdfast.processors.settings import ProcessorSettings
 
 HIDDEN: Final = "********"
@@ -71,6 +72,36 @@ def sink_url() -> Kind:
     return Kind("a URL", text().parse, show)
 
 
+def field(*, binary: bool = False) -> Kind:
+    """A text that stands in a field of a packet, as a string or as binary data."""
+
+    def parse(value: object) -> str:
+        written: str = text().parse(value)
+        if not _in_utf8(written, lambda encoded: len(encoded) <= TEXT_BYTES_MAXIMUM):
+            raise ValueError("it is none that a packet has room for")
+        if "\0" in written and not binary:
+            raise ValueError("it has U+0000, which MQTT forbids")
+        return written
+
+    return Kind("text", parse)
+
+
+def host() -> Kind:
+    """A name or an address of a machine."""
+
+    def parse(value: object) -> str:
+        written: str = text().parse(value)
+        try:
+            written.encode("idna")
+        except UnicodeError as error:
+            raise ValueError(f"{written!a} is not the name of a host") from error
+        if not written.isprintable():
+            raise ValueError(f"{written!a} is not the name of a host")
+        return written
+
+    return Kind("text", parse)
+
+
 def topic_name() -> Kind:
     """A topic that can be published to."""
 
@@ -107,7 +138,7 @@ def _ours(name: str, kind: Kind, attribute: str, reason: str) -> Key:
 
 RECORD: Final = (
     Key("Enabled", boolean(), True, "false: it is not run."),
-    Key("BrokerHost", text(), None, "The broker's host. It is required.", "broker_host"),
+    Key("BrokerHost", host(), None, "The broker's host. It is required.", "broker_host"),
     Key(
         "BrokerPort",
         integer(1, 65_535),
@@ -141,8 +172,8 @@ RECORD: Final = (
         None,
         "The instance within its environment, such as the pod; else the machine's name.",
     ),
-    Key("Username", text(), None, "The user name at the broker.", "user_name"),
-    Key("Password", text(), None, "Its password.", "password", secret=True),
+    Key("Username", field(), None, "The user name at the broker.", "user_name"),
+    Key("Password", field(binary=True), None, "Its password.", "password", secret=True),
     Key(
         "CleanSession",
         boolean(),
@@ -220,7 +251,7 @@ OURS: Final = (
         "stop_within_s",
         "How long a stop may work on what is open; then it is given back to the broker.",
     ),
-    _ours("HealthHost", text(), "health_host", "Where health and metrics are served."),
+    _ours("HealthHost", host(), "health_host", "Where health and metrics are served."),
     _ours(
         "HealthPort",
         integer(0, 65_535),

@@ -60,7 +60,8 @@ def read_sources(documents: Sequence[Document], variables: Mapping[str, str]) ->
         _read_section(sources, document.place, section)
     if not any(sections) and not sources.problems:
         places = " and ".join(document.place for document in documents)
-        near = _nearest(SECTION, [name for each in documents for name in each.content])
+        others = [name for each in documents for name in each.content]
+        near = _nearest(SECTION, [name for name in others if name.lower() != SECTION.lower()])
         sources.problems.append(f"{places}: there is no section {SECTION} with processors{near}")
     _read_variables(sources, variables)
     return sources

@@ -324,6 +324,13 @@ def test_two_variables_that_differ_in_case_only_are_refused() -> None:
         ("DeadLetterTopic", "\ud800", "expected a topic without wildcards"),
         ("ClientId", "", "expected text, but it is empty"),
         ("BrokerHost", ["h"], "expected text, but ['h'] is not text"),
+        ("BrokerHost", "h..example", "but 'h..example' is not the name of a host"),
+        ("BrokerHost", "h\0", "is not the name of a host"),
+        ("HealthHost", "x" * 64, "is not the name of a host"),
+        ("Username", "a\0b", "expected text, but it has U+0000"),
+        ("Username", "\ud800", "but it is none that a packet has room for"),
+        ("Username", "x" * 65_536, "but it is none that a packet has room for"),
+        ("Password", "\ud800", "expected text, but it is not"),
     ],
 )
 def test_a_value_that_cannot_be_right_is_refused(key: str, value: Any, said: str) -> None:
@@ -346,6 +353,7 @@ def test_everything_that_is_wrong_is_told() -> None:
 def test_a_file_without_the_section_is_refused(content: Any) -> None:
     [said] = problems(content)
     assert said.startswith("appsettings.json: ")
+    assert '"Mqtt"?' not in said
 
 
 def test_other_sections_are_other_programs() -> None:
