@@ -76,7 +76,8 @@ laptop would take production's messages.
   group gets, and no other environment has a part in it.
 - It **subscribes** to `$share/GROUP/TOPIC` for each topic; without a group, to the topics.
 - Its **client identifier** is `ClientId-ENVIRONMENT-INSTANCE`; with `AppendUniqueIdToClientId`
-  `ClientId-ENVIRONMENT-DAY-UNIQUE`, another one at each start.
+  `ClientId-ENVIRONMENT-DAY-UNIQUE`, another one at each start. Processors that run together need a
+  `ClientId` each.
 
 The machine's name is taken in lower case and without its domain. A development build is said
 explicitly: `--dev`, or `HOLDFAST_BUILD=development`; whoever says nothing has a release. None of

@@ -100,12 +100,16 @@ def run(options: argparse.Namespace) -> int:
     from holdfast.broker import log_lines
     from holdfast.processors import serve
     from holdfast.processors.configuration import WrongConfigurationError
-    from holdfast.processors.review import doubts
+    from holdfast.processors.review import doubts, shared_sessions
     from holdfast.processors.session import ProcessorEndedError as EndedError
     from holdfast.processors.sink import SinkUnfitError
 
     chosen = configuration(options).chosen(options.names)
     made, problems = _made(chosen, options.file.parent)
+    together = [each.settings for each in chosen]
+    for settings in together:
+        said = shared_sessions(settings, together)
+        problems += [f"Mqtt.{settings.name}: {sentence}" for sentence in said]
     if problems:
         raise WrongConfigurationError(problems)
     log_lines.begin("info", LINES_MAXIMUM)
@@ -122,7 +126,6 @@ def run(options: argparse.Namespace) -> int:
 def check(options: argparse.Namespace) -> int:
     """Print what would be effective, or everything that is wrong."""
     from holdfast.processors.configuration import WrongConfigurationError
-    from holdfast.processors.review import doubts
 
     try:
         found = configuration(options)
@@ -139,7 +142,7 @@ def check(options: argparse.Namespace) -> int:
         widths = [max(len(getattr(v, of)) for v in each.values) for of in ("name", "shown")]
         for value in each.values:
             print(f"  {value.name:<{widths[0]}}  {value.shown:<{widths[1]}}  {value.place}")
-        for sentence in doubts(each.settings):
+        for sentence in _doubts(each, found):
             print(f"  warning: {sentence}")
     for name, place in found.disabled.items():
         print(f"{name} is not enabled ({place})")
@@ -213,13 +216,19 @@ def _tell(problems: Sequence[str]) -> int:
     return EXIT_WRONG
 
 
-def _in_json(found: "Configuration") -> dict[str, Any]:
-    from holdfast.processors.review import doubts
+def _doubts(each: "Configured", found: "Configuration") -> list[str]:
+    """Those of one processor, were it run with all others."""
+    from holdfast.processors.review import doubts, shared_sessions
 
+    among = [other.settings for other in found.processors]
+    return [*doubts(each.settings), *shared_sessions(each.settings, among)]
+
+
+def _in_json(found: "Configuration") -> dict[str, Any]:
     processors = {
         each.settings.name: {
             "values": {v.name: {"value": v.shown, "origin": v.place} for v in each.values},
-            "doubts": list(doubts(each.settings)),
+            "doubts": _doubts(each, found),
         }
         for each in found.processors
     }

@@ -1,9 +1,9 @@
 """What is doubtful in a processor's settings: it can be carried out, and is seldom what is meant.
 
-Owns: these sentences. Never: refuses anything; `configuration` does that.
+Owns: these sentences. Never: refuses anything; `configuration` and the command line do that.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from holdfast.processors.settings import ProcessorSettings
@@ -33,6 +33,22 @@ def doubts(settings: ProcessorSettings) -> Iterator[str]:
             f"BatchMessages {settings.batch_messages} is more than ReceiveMaximum"
             f" {settings.receive_maximum}: each batch waits until it is old enough"
         )
+
+
+def shared_sessions(
+    settings: ProcessorSettings, among: Sequence[ProcessorSettings]
+) -> Iterator[str]:
+    """One sentence for each of the others that would take over its session."""
+    for other in among:
+        if other.name != settings.name and _session(other) == _session(settings):
+            yield (
+                f"its client identifier {settings.client_identifier} is that of {other.name} too,"
+                " so each would end the other: it needs a ClientId of its own"
+            )
+
+
+def _session(settings: ProcessorSettings) -> tuple[str, int, str]:
+    return settings.broker_host, settings.broker_port, settings.client_identifier
 
 
 def _is_here(host: str) -> bool:

@@ -200,6 +200,24 @@ def test_a_class_beside_the_configuration_is_found(capsys: pytest.CaptureFixture
     assert said(capsys, "check", "appsettings.json") == (0, "")
 
 
+def test_two_processors_of_one_client_identifier_do_not_run_together(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("reads_here.py").write_text(SOURCE)
+    own = {"Processor": "reads_here:Reads", "SubscribeTopics": ["a"]}
+    section = {"BrokerHost": "h", "EnvironmentId": "e", "InstanceId": "1", "A": own, "B": own}
+    Path("appsettings.json").write_text(json.dumps({"Mqtt": section}))
+    code, sentences = said(capsys, "run", "appsettings.json")
+    assert code == 2
+    assert "Mqtt.A: its client identifier mqtt-processor-e-1 is that of B too" in sentences
+    # Each may run in a process of its own, on another machine.
+    assert main(["processors", "check", "appsettings.json"]) == 0
+    warning = "  warning: its client identifier mqtt-processor-e-1 is that of"
+    printed = capsys.readouterr().out
+    assert f"{warning} A too" in printed
+    assert f"{warning} B too" in printed
+
+
 def test_a_sink_that_does_not_exist_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     Path("reads_here.py").write_text(SOURCE)
     write("reads_here:Reads", Sink="oracle://scott:tiger@h/d")
