@@ -19,7 +19,7 @@ from holdfast.processors.poison import DeadLetter
 from holdfast.processors.session import Session
 from holdfast.processors.settings import ProcessorSettings
 from holdfast.processors.sink import SinkAwayError, SinkUnfitError
-from holdfast.processors.table import Row
+from holdfast.processors.table import Row, Table
 from holdfast.processors.work import Batch, Work
 from holdfast.testing.link import Passing
 from holdfast.testing.rehearsal import BROKER, Rehearsal, rehearse
@@ -279,6 +279,28 @@ def test_a_message_is_acknowledged_after_the_broker_has_its_dead_letter() -> Non
         assert {letter.payload for letter in await letters(stage)} == {b"21.5 degrees"}
 
     play(story)
+
+
+def test_a_sink_that_never_opened_is_not_closed() -> None:
+    class Strict(MemorySink):
+        is_open = False
+
+        def open(self, table: Table) -> None:
+            if not self.is_open:
+                raise OSError("another process has the file")
+
+        def close(self) -> None:
+            assert self.is_open
+
+    work = Work(Readings(), sink := Strict(), 5)
+    with pytest.raises(OSError, match="another process"):
+        work.open()
+    work.close()
+    sink.is_open = True
+    work.open()
+    sink.is_open = False
+    with pytest.raises(AssertionError):
+        work.close()
 
 
 class Deadly(Readings):

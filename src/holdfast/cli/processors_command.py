@@ -192,7 +192,7 @@ def _made(
         except ConfigurationError as error:
             problems.append(str(error))
         try:
-            open_sink(settings.sink).close()
+            open_sink(settings.sink)
         except ConfigurationError as error:
             problems.append(f"Mqtt.{settings.name}.Sink: {error}")
         files = (settings.tls_authority, settings.tls_certificate, settings.tls_key)

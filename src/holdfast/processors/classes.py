@@ -12,6 +12,7 @@ from typing import Final
 
 from holdfast.core.errors import ConfigurationError
 from holdfast.processors.processor import Processor
+from holdfast.processors.table import Table
 
 BUILT_IN: Final = {"zebrarfid": "holdfast.processors.zebra:ZebraRfid"}
 """By the names of processors in lower case."""
@@ -37,9 +38,12 @@ def make_processor(name: str, reference: str | None, folder: Path) -> Processor:
     if not (isinstance(found, type) and issubclass(found, Processor)):
         raise ConfigurationError(f"{place}: {reference} is not a class of Processor")
     try:
-        return found()
+        made = found()
     except Exception as error:
         raise ConfigurationError(f"{place}: {reference} cannot be made: {_told(error)}") from error
+    if not isinstance(getattr(made, "table", None), Table):
+        raise ConfigurationError(f"{place}: {reference} has no table of the class Table")
+    return made
 
 
 def _attribute(place: str, module_name: str, class_name: str) -> object:

@@ -72,7 +72,7 @@ class Sink(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Afterwards nothing of it is open."""
+        """Afterwards nothing of it is open. Called only where `open` has returned before."""
 
     @cached_property
     def _attempts(self) -> dict[tuple[str, str], int]:

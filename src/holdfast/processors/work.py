@@ -89,14 +89,18 @@ class Work:
         self._table = processor.table
         self._sink = sink
         self._maximum_attempts = maximum_attempts
+        self._was_opened = False
 
     def open(self) -> None:
         """Makes the table be there; raises what `Sink.open` does."""
         self._sink.open(self._table)
+        self._was_opened = True
 
     def close(self) -> None:
-        """Nothing of the sink is open afterwards."""
-        self._sink.close()
+        """Nothing of the sink is open afterwards. One that never opened has nothing to close, and
+        may not know how."""
+        if self._was_opened:
+            self._sink.close()
 
     def forget(self, identities: Sequence[str]) -> None:
         """They are dead letters: what was counted of them is gone."""

@@ -12,6 +12,7 @@ from tests.builders.configured import RECORD, RECORD_OF_PRODUCTION
 
 SOURCE = """
 from holdfast.processors.processor import Processor
+from holdfast.processors.sink import Sink
 from holdfast.processors.table import Column, ColumnType, Table
 
 
@@ -25,6 +26,27 @@ class Reads(Processor):
 class Broken(Reads):
     def __init__(self):
         raise ValueError("no luck")
+
+
+class Homeless(Reads):
+    table = "reads"
+
+
+class Strict(Sink):
+    # Knows how to close only what it has opened.
+    def open(self, table):
+        self.database = {}
+
+    def commit(self, table, rows):
+        raise NotImplementedError
+
+    def close(self):
+        self.database.clear()
+
+
+class Demanding(Strict):
+    def __init__(self, address):
+        self.address = address
 
 
 NUMBER = 7
@@ -177,6 +199,7 @@ def test_run_tells_the_first_of_it(capsys: pytest.CaptureFixture[str]) -> None:
         ("reads_here:Read", 'reads_here has no Read (did you mean "Reads"?)'),
         ("reads_here:NUMBER", "reads_here:NUMBER is not a class of Processor"),
         ("reads_here:Table", "reads_here:Table is not a class of Processor"),
+        ("reads_here:Homeless", "reads_here:Homeless has no table of the class Table"),
         ("reads_here:Broken", "reads_here:Broken cannot be made: ValueError: no luck ("),
     ],
 )
@@ -216,6 +239,16 @@ def test_two_processors_of_one_client_identifier_do_not_run_together(
     printed = capsys.readouterr().out
     assert f"{warning} A too" in printed
     assert f"{warning} B too" in printed
+
+
+def test_a_sink_of_ones_own_is_made_and_not_opened(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("reads_here.py").write_text(SOURCE)
+    write("reads_here:Reads", Sink="reads_here:Strict")
+    assert said(capsys, "check", "appsettings.json") == (0, "")
+    write("reads_here:Reads", Sink="reads_here:Demanding")
+    code, sentence = said(capsys, "check", "appsettings.json")
+    assert code == 2
+    assert "Mqtt.Mine.Sink: reads_here:Demanding cannot be made: TypeError: " in sentence
 
 
 def test_a_sink_that_does_not_exist_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,7 +38,11 @@ def _own_sink(name: str) -> Sink:
         raise ConfigurationError(f"there is no sink {name}: {error}") from error
     if not (isinstance(found, type) and issubclass(found, Sink)):
         raise ConfigurationError(f"{name} is not a class of holdfast.processors.sink.Sink")
-    return found()
+    try:
+        return found()
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise ConfigurationError(f"{name} cannot be made: {what}") from error
 
 
 def needs_psycopg(url: str) -> None:
