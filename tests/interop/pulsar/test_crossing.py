@@ -90,6 +90,20 @@ def test_properties_key_and_event_time_come_to_devices_as_user_properties(
     assert packet["properties"].keys() == {"user_property"}
 
 
+def test_what_mqtt_has_no_room_for_is_left_out_and_the_message_comes(
+    client: MakeClient, device: Wire, prefix: str
+) -> None:
+    device.subscribe(f"{prefix}/a", 1)
+    pulsar = client()
+    consumer = pulsar.consumer(f"{prefix}%2Fa", "mine")
+    given = {"a\0b": "1", "zero": "\0", "long": "x" * 65_536, "most": "x" * 65_535}
+    pulsar.producer(f"{prefix}%2Fa").send(b"x", properties=given, partition_key="k" * 65_536)
+    packet = came(device)
+    assert packet["payload"] == b"x"
+    assert packet["properties"]["user_property"] == [("most", "x" * 65_535)]
+    assert consumer.receive().properties == given
+
+
 def test_what_has_a_name_in_mqtt_is_told_by_properties(
     client: MakeClient, device: Wire, prefix: str
 ) -> None:
