@@ -13,6 +13,9 @@ pub const CONNECT_BYTES_MAXIMUM: usize = 262_144;
 /// User properties of one packet: more are refused, because each costs an allocation at the receiver.
 pub const USER_PROPERTIES_MAXIMUM: usize = 1_024;
 
+/// More than these that a client takes: brokers on the way add some of their own to as many as a publisher may send.
+pub const USER_PROPERTIES_ADDED_MAXIMUM: usize = 64;
+
 /// Topic filters of one SUBSCRIBE or UNSUBSCRIBE: as many as a session may have. A megabyte of the shortest would be a
 /// quarter of a million.
 pub const FILTERS_PER_PACKET_MAXIMUM: usize = 10_000;

@@ -5,7 +5,9 @@ use super::kind::Kind;
 use super::reader::Reader;
 use super::{reason_code, Role};
 use crate::error::{Error, Result};
-use crate::limits::{FIELD_BYTES_MAXIMUM, REMAINING_LENGTH_MAXIMUM, USER_PROPERTIES_MAXIMUM};
+use crate::limits::{
+    FIELD_BYTES_MAXIMUM, REMAINING_LENGTH_MAXIMUM, USER_PROPERTIES_ADDED_MAXIMUM, USER_PROPERTIES_MAXIMUM,
+};
 
 /// How a property's value is written.
 #[allow(missing_docs)]
@@ -226,7 +228,8 @@ impl<'a> Walk<'a> {
         let in_publish = self.place == Place::Packet(Kind::Publish);
         if property.form == Form::Pair {
             self.user_properties += 1;
-            if self.user_properties > USER_PROPERTIES_MAXIMUM {
+            let added = if self.role == Role::Client { USER_PROPERTIES_ADDED_MAXIMUM } else { 0 };
+            if self.user_properties > USER_PROPERTIES_MAXIMUM + added {
                 return Err(Fault::new(reason_code::QUOTA_EXCEEDED, "more user properties than are taken"));
             }
             return Ok(());

@@ -21,6 +21,7 @@ ALIAS_INVALID: Final = 0x94
 QUOTA_EXCEEDED: Final = 0x97
 
 USER_PROPERTIES_MAXIMUM: Final = 1_024
+USER_PROPERTIES_ADDED_MAXIMUM: Final = 64
 FILTERS_PER_PACKET_MAXIMUM: Final = 10_000
 
 KINDS: Final = [
@@ -276,7 +277,8 @@ class Packet:
     def refuse_repeated(self, name: str, place: str, found: Fields) -> bool:
         """Refuse a property that is there twice; True if it may be."""
         if name == "user_property":
-            refuse_if(len(found.get(name, [])) >= USER_PROPERTIES_MAXIMUM, QUOTA_EXCEEDED)
+            added = USER_PROPERTIES_ADDED_MAXIMUM if self.role == "client" else 0
+            refuse_if(len(found.get(name, [])) >= USER_PROPERTIES_MAXIMUM + added, QUOTA_EXCEEDED)
             return True
         if name == "subscription_identifier" and place == "publish":
             refuse_if(self.role == "server", PROTOCOL_ERROR)  # [MQTT-3.3.4-6]

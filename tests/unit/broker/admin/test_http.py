@@ -162,9 +162,16 @@ def test_one_request_tells_the_extent_and_how_far_a_range_reaches(
         "next_at_us": START_US + 6 * STEP_US,
         "behind": 6,
         "behind_exact": True,
+        "before_at_us": None,
+        "last_at_us": START_US + 5 * STEP_US,
         "taken": 0,
     }
-    assert document(address, "/v1/log/end")["next_at_us"] is None
+    rest = document(address, "/v1/log/end", **{"from": 6})
+    assert rest["next_at_us"] is None
+    assert (rest["before_at_us"], rest["last_at_us"]) == (
+        found["last_at_us"],
+        START_US + 17 * STEP_US,
+    )
 
 
 def test_parts_can_be_bounded_by_rows(address: str) -> None:
