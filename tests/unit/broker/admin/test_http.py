@@ -2,6 +2,8 @@
 
 import http.client
 import json
+import logging
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -113,10 +115,10 @@ def test_the_end_after_rows(address: str) -> None:
     assert document(address, "/v1/log/end", filter="t/1", rows=1000)["end"] == 18
 
 
-def post(address: str, path: str, body: dict[str, Any]) -> tuple[int, bytes]:
+def post(address: str, path: str, body: dict[str, Any], **more_headers: str) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection(address, timeout=10)
     try:
-        headers = {"Content-Type": "application/json"}
+        headers = {"Content-Type": "application/json", **more_headers}
         connection.request("POST", path, json.dumps(body), headers)
         response = connection.getresponse()
         return response.status, response.read()
@@ -187,6 +189,7 @@ def test_parts_can_be_bounded_by_rows(address: str) -> None:
         ({"filter": ["a/#/b"]}, "filter 'a/#/b' is not"),
         ({"pattern": "a("}, "pattern: "),
         ({"keys": ["?"]}, "keys: "),
+        ({"keys": ["é"]}, "keys: "),
         ({"columns": ["colour"]}, "columns: no column 'colour'"),
         ({"from": 5, "to": 4}, "from (5) is greater than to (4)"),
         ({"qos": [3]}, "qos[0] must"),
@@ -226,6 +229,35 @@ def test_a_wrong_parameter_is_refused_by_name(
     answer = json.loads(body)
     assert (status, answer["error"]) == (400, "bad_request")
     assert (*query, "rows")[0] in answer["detail"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        "Authorization: Basic c2VjcmV0\x01",
+        "X-Long: c2VjcmV0" + "x" * 10_000,
+        "Transfer-Encoding: chunked",
+    ],
+)
+def test_of_what_is_not_http_the_log_has_one_line_and_no_bytes(
+    address: str, headers: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    host, port = address.split(":")
+    caplog.set_level(logging.INFO)
+    with socket.create_connection((host, int(port)), timeout=10) as peer:
+        peer.sendall(f"GET / HTTP/1.1\r\nHost: x\r\n{headers}\r\n\r\nc2VjcmV0\r\n".encode())
+        assert b" 400 " in peer.recv(100)
+    (record,) = caplog.records
+    assert (record.levelname, record.getMessage()) == ("INFO", "a request is not HTTP")
+    assert record.exc_info is None
+    assert "c2VjcmV0" not in str(vars(record))
+
+
+def test_a_body_that_is_not_compressed_as_it_says_is_refused(address: str) -> None:
+    status, content = post(address, "/v1/log/records", {}, **{"Content-Encoding": "gzip"})
+    answer = json.loads(content)
+    assert (status, answer["error"]) == (400, "bad_request")
+    assert "not encoded" in answer["detail"]
 
 
 def test_what_is_not_there(address: str) -> None:

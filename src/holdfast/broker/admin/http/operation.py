@@ -253,3 +253,5 @@ async def _read_body(request: web.Request, kind: type[Struct]) -> Struct:
         return parse_body(await request.read(), kind)
     except BodyError as error:
         raise bad_request(str(error)) from error
+    except web.RequestPayloadError as error:
+        raise bad_request("the body is not encoded as its headers say") from error

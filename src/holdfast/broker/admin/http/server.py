@@ -6,6 +6,8 @@ Invariants:
 1. Every refusal is JSON, `{"error": ..., "detail": ...}` (at /api/v5 as EMQX has it, `{"code": ...,
    "message": ...}`), with the status that fits.
 2. Whatever is not said to be public is asked for by administrators only (`protection`).
+3. Of a request that is not HTTP, what is wrong is logged, and none of its bytes: they may be a
+   password.
 """
 
 import logging
@@ -15,6 +17,7 @@ from http import HTTPStatus
 from ssl import SSLContext
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from holdfast.broker.admin.http import openapi
 from holdfast.broker.admin.http.arrow_stream import senders_of
@@ -31,6 +34,7 @@ from holdfast.kernel import DamagedError
 from holdfast.reading.log import RecordsGoneError, UnreadableLogError
 
 log = logging.getLogger(__name__)
+_log_of_connections = logging.getLogger(f"{__name__}.connections")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -69,7 +73,8 @@ def _measured(operation: Operation, steps: Steps) -> Handler:
 
 async def start(app: web.Application) -> web.AppRunner:
     """Makes it ready to be listened for; `await runner.cleanup()` ends it and every listener."""
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    _log_of_connections.addFilter(_without_bytes)
+    runner = web.AppRunner(app, access_log=None, logger=_log_of_connections, shutdown_timeout=1.0)
     await runner.setup()
     return runner
 
@@ -80,6 +85,19 @@ async def listen(
     """Listens over TCP, with TLS if there is a context; `runner.addresses` says where. Raises
     `OSError`."""
     await web.TCPSite(runner, host, port, ssl_context=context).start()
+
+
+def _without_bytes(record: logging.LogRecord) -> bool:
+    """Makes a peer's fault a line of one event among many, where the library has an error with
+    the bytes that the peer has sent."""
+    fault = record.exc_info[1] if record.exc_info else None
+    if not isinstance(fault, HttpProcessingError | web.RequestPayloadError):
+        return True
+    address = record.args[0] if isinstance(record.args, tuple) and record.args else None
+    record.msg, record.args, record.exc_info = "a request is not HTTP", (), None
+    record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)
+    record.fields = {"address": address, "fault": type(fault).__name__}
+    return _log_of_connections.isEnabledFor(record.levelno)
 
 
 @web.middleware

@@ -5,7 +5,6 @@ filters; here there is room for thousands of topics.
 Never: reads the log.
 """
 
-import binascii
 from base64 import b64decode
 from typing import Annotated, Any, Final
 
@@ -168,5 +167,5 @@ def _given(value: Any) -> Any:
 def _key(text: str) -> bytes:
     try:
         return b64decode(text, validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
         raise bad_request(f"keys: {text[:80]!r} is not base64: {error}") from error
