@@ -75,6 +75,7 @@ def _read(file: Path) -> tuple[str, str]:
     if len(content) > CONFIGURATION_BYTES_MAXIMUM:
         raise ConfigurationError(f"{file} is too large to be a configuration file")
     try:
-        return str(file), content.decode()
+        # Editors of other systems put a mark in front that says it is UTF-8.
+        return str(file), content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{file} is not text in UTF-8") from error

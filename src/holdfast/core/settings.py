@@ -214,7 +214,7 @@ def path() -> Kind:
     """A path in the file system."""
 
     def parse(value: object) -> Path:
-        if not isinstance(value, str | Path) or not str(value):
+        if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
             raise ValueError(f"{_written(value)} is not a path")
         return Path(value)
 

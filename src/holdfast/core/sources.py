@@ -67,7 +67,8 @@ class Sources:
     def _in_file(self, name: str, content: str) -> dict[str, Written]:
         try:
             document = tomllib.loads(content)
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:
+            # The parser's own error is a ValueError, and so is a number of too many digits.
             raise ConfigurationError(f"{name} is not valid TOML: {error}") from error
         bridges = document.pop("bridge", [])
         if not isinstance(bridges, list):

@@ -114,6 +114,14 @@ def test_a_configuration_that_is_not_text_is_refused(
     assert (code, said) == (2, "holdfast: binary.toml is not text in UTF-8")
 
 
+def test_a_mark_in_front_that_says_utf_8_belongs_to_no_setting(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "marked.toml").write_bytes(b"\xef\xbb\xbf[mqtt]\r\nport = 1888\r\n")
+    assert main(["config", "show", "--config", "marked.toml"]) == 0
+    assert "1888" in capsys.readouterr().out
+
+
 def test_help_names_every_setting_by_its_table(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["serve", "--help"])
