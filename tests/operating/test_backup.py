@@ -98,6 +98,7 @@ def test_a_copy_is_a_data_directory_of_the_same_log(
     done = holdfast("backup", copy, "--data-dir", broker.data_directory)
     assert done.returncode == 0
     assert "messages from offset 0 up to 3" in done.stdout
+    assert copy.stat().st_mode & 0o777 == 0o700
     publisher.publish("t", b"later")
     publisher.close()
     ranges = [

@@ -12,16 +12,18 @@ from pathlib import Path
 
 from holdfast import system
 from holdfast.core.errors import DirectoryError, DirectoryHeldError
+from holdfast.core.layout import DIRECTORY_MODE
 
 LOCK_FILE = "lock"
 
 
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
-    """Makes the directory if it is not there and holds it; the operating system lets go when this
-    process ends in whatever way. Raises `DirectoryError` or `DirectoryHeldError`."""
+    """Makes the directory if it is not there, for this user alone, and holds it; the operating
+    system lets go when this process ends in whatever way. Raises `DirectoryError` or
+    `DirectoryHeldError`."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         lock = (directory / LOCK_FILE).open("a+")
     except OSError as error:
         reason = error.strerror or str(error)

@@ -2,6 +2,9 @@
 
 from typing import Final
 
+DIRECTORY_MODE: Final = 0o700
+"""Of a data directory and of a copy, where one is made: every message is in them in the clear."""
+
 LOG_DIRECTORY: Final = "log"
 """The kernel's segments, carry segments and checkpoints: the truth."""
 

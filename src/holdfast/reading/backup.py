@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from holdfast.core.errors import BackupError
-from holdfast.core.layout import FORMAT_FILE, LOG_DIRECTORY
+from holdfast.core.layout import DIRECTORY_MODE, FORMAT_FILE, LOG_DIRECTORY
 from holdfast.kernel import LogReader
 
 ATTEMPTS_MAXIMUM: Final = 100
@@ -67,7 +67,8 @@ def copy(data_dir: Path, target: Path) -> Copied:
     if partial.exists():
         raise BackupError(f"{partial} is left of a copy that was not finished; remove it first")
     try:
-        (partial / LOG_DIRECTORY).mkdir(parents=True)
+        partial.mkdir(mode=DIRECTORY_MODE, parents=True)
+        (partial / LOG_DIRECTORY).mkdir()
         with _held(directory) as files:
             for file in files:
                 _copy_file(file, partial / LOG_DIRECTORY / file.name)
