@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from holdfast.cli.asking import add_action, broker_of, cell, moment, print_rows, printable, rows
 from holdfast.cli.bridge_frame import frame
-from holdfast.cli.options import Subparsers
+from holdfast.cli.options import Subparsers, row_count
 from holdfast.cli.top_command import show_frames
 from holdfast.client.http import HttpClient
 from holdfast.core.errors import ConfigurationError
@@ -78,7 +78,7 @@ def add_to(commands: Subparsers) -> None:
         help="from this one on (default: the first that is not acknowledged)",
     )
     messages_parser.add_argument(
-        "--limit", metavar="COUNT", type=int, default=100, help="at most (default: 100)"
+        "--limit", metavar="COUNT", type=row_count, default=100, help="at most (default: 100)"
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from holdfast.cli.asking import add_action, broker_of, cell, moment, print_rows, printable, rows
-from holdfast.cli.options import Subparsers
+from holdfast.cli.options import Subparsers, row_count
 from holdfast.core.errors import ConfigurationError
 
 COLUMNS = (
@@ -35,7 +35,11 @@ def add_to(commands: Subparsers) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     list_parser = add_action(actions, "list", show_all, "print cursors, a line each")
     list_parser.add_argument(
-        "--limit", metavar="COUNT", type=int, default=LIMIT_DEFAULT, help="at most (default: 1000)"
+        "--limit",
+        metavar="COUNT",
+        type=row_count,
+        default=LIMIT_DEFAULT,
+        help="at most (default: 1000)",
     )
     show_parser = add_action(actions, "show", show, "print one cursor with who holds it")
     fork_parser = add_action(

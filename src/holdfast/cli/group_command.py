@@ -13,7 +13,7 @@ from holdfast.cli.asking import (
     print_rows,
     rows,
 )
-from holdfast.cli.options import Subparsers
+from holdfast.cli.options import Subparsers, row_count
 
 COLUMNS = ("group", "environment", "strategy", "subscribers", "queued", "in_flight")
 SHARE_COLUMNS = ("client_identifier", "qos", "delivered", "in_flight", "key_slots")
@@ -33,7 +33,11 @@ def add_to(commands: Subparsers) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     list_parser = add_action(actions, "list", show_all, "print groups, a line each")
     list_parser.add_argument(
-        "--limit", metavar="COUNT", type=int, default=LIMIT_DEFAULT, help="at most (default: 1000)"
+        "--limit",
+        metavar="COUNT",
+        type=row_count,
+        default=LIMIT_DEFAULT,
+        help="at most (default: 1000)",
     )
     one = add_action(actions, "show", show, "print one group: what each member got and has")
     one.add_argument("group", metavar="GROUP", help="its whole name, $share/<name>/<filter>")

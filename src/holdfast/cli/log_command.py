@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import system
-from holdfast.cli.options import Subparsers, add_settings, effective
+from holdfast.cli.options import Subparsers, add_settings, effective, row_count
 from holdfast.cli.record_text import as_json, as_line, time_text
 from holdfast.core.errors import ConfigurationError, DirectoryError
 from holdfast.core.layout import LOG_DIRECTORY
@@ -212,4 +212,10 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     add("--to", dest="to_offset", metavar="OFFSET", type=int, help="up to before this offset")
     add("--since", metavar="TIME", help="from this time on: 2026-01-31T12:00 (UTC), or an age: 10m")
     add("--until", metavar="TIME", help="up to this time")
-    add("--limit", metavar="COUNT", type=int, default=1_000, help="at most so many (default: 1000)")
+    add(
+        "--limit",
+        metavar="COUNT",
+        type=row_count,
+        default=1_000,
+        help="at most so many (default: 1000)",
+    )

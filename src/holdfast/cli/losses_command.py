@@ -14,7 +14,7 @@ from holdfast.cli.asking import (
     printable,
     rows,
 )
-from holdfast.cli.options import Subparsers
+from holdfast.cli.options import Subparsers, row_count
 
 COLUMNS = (
     "number",
@@ -42,7 +42,7 @@ def add_to(commands: Subparsers) -> None:
     add("--reason", metavar="REASON", default="", help="only losses with this reason")
     add("--since", metavar="TIME", help="from this time on: 2026-01-31T12:00 (UTC)")
     add("--until", metavar="TIME", help="up to this time")
-    add("--limit", metavar="COUNT", type=int, default=1_000, help="at most (default: 1000)")
+    add("--limit", metavar="COUNT", type=row_count, default=1_000, help="at most (default: 1000)")
     add_broker(parser)
     parser.set_defaults(run=show)
     actions = parser.add_subparsers(title="actions", metavar="ACTION")

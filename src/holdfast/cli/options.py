@@ -52,6 +52,13 @@ def effective(options: argparse.Namespace) -> config.Effective:
     )
 
 
+def row_count(text: str) -> int:
+    """How many rows are asked for; `argparse` says so if it is no such number."""
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
+    return int(text)
+
+
 def _add_setting(group: Any, row: Setting) -> None:
     is_flag = isinstance(row.default, bool)
     shown = "" if row.default in ("", False) else f" (default: {row.default})"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from holdfast import system
 from holdfast.cli.asking import print_table
-from holdfast.cli.options import Subparsers
+from holdfast.cli.options import Subparsers, row_count
 from holdfast.core.errors import ConfigurationError, OperatingError
 
 if TYPE_CHECKING:
@@ -62,7 +62,13 @@ def add_to(commands: Subparsers) -> None:
     add = sql_parser.add_argument
     add("query", metavar="QUERY", help="over the tables of docs/pipeline/sql.md; -: standard input")
     add("--broker", metavar="HOST:PORT", help="this one, not that of the configuration")
-    add("--limit", metavar="COUNT", type=int, default=1_000, help="rows at most (default: 1000)")
+    add(
+        "--limit",
+        metavar="COUNT",
+        type=row_count,
+        default=1_000,
+        help="rows at most (default: 1000)",
+    )
     add("--json", action="store_true", help="print JSON")
 
 

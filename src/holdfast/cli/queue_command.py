@@ -19,7 +19,7 @@ from holdfast.cli.asking import (
     printable,
     rows,
 )
-from holdfast.cli.options import Subparsers
+from holdfast.cli.options import Subparsers, row_count
 from holdfast.cli.record_text import payload_text
 from holdfast.client.http import HttpClient
 
@@ -56,7 +56,7 @@ def add_to(commands: Subparsers) -> None:
         each.add_argument(
             "--limit",
             metavar="COUNT",
-            type=int,
+            type=row_count,
             default=LIMIT_DEFAULT,
             help="at most (default: 1000)",
         )

@@ -5,7 +5,7 @@ import json
 from urllib.parse import urlencode
 
 from holdfast.cli.asking import add_action, broker_of, print_rows, printable, rows
-from holdfast.cli.options import Subparsers
+from holdfast.cli.options import Subparsers, row_count
 
 COLUMNS = ("topic_name", "payload_bytes", "qos", "offset")
 
@@ -22,7 +22,7 @@ def add_to(commands: Subparsers) -> None:
     list_parser = add_action(actions, "list", show_all, "print retained messages, a line each")
     list_parser.add_argument("--filter", metavar="FILTER", default="#", help="topics that match")
     list_parser.add_argument(
-        "--limit", metavar="COUNT", type=int, default=1_000, help="at most (default: 1000)"
+        "--limit", metavar="COUNT", type=row_count, default=1_000, help="at most (default: 1000)"
     )
     one = add_action(actions, "remove", remove, "remove the message retained on a topic")
     one.add_argument("topic_name", metavar="TOPIC")

@@ -16,7 +16,7 @@ from holdfast.cli.asking import (
     rows,
     session_path,
 )
-from holdfast.cli.options import Subparsers
+from holdfast.cli.options import Subparsers, row_count
 
 COLUMNS = (
     "client_identifier",
@@ -54,7 +54,11 @@ def add_to(commands: Subparsers) -> None:
         help="only these",
     )
     list_parser.add_argument(
-        "--limit", metavar="COUNT", type=int, default=LIMIT_DEFAULT, help="at most (default: 1000)"
+        "--limit",
+        metavar="COUNT",
+        type=row_count,
+        default=LIMIT_DEFAULT,
+        help="at most (default: 1000)",
     )
     add_action(actions, "backlog", backlog, "count what waits for sessions at rest")
     for name, run, about in (

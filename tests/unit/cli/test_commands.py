@@ -18,6 +18,21 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+LISTS = (
+    ["bridge", "messages", "head"],
+    ["cursor", "list"],
+    ["group", "list"],
+    ["log", "records"],
+    ["losses"],
+    ["pipeline", "sql", "select 1"],
+    ["queue", "list"],
+    ["queue", "read", "tbmq.msg.all"],
+    ["retained", "list"],
+    ["session", "list"],
+)
+"""What prints rows, at most so many."""
+
+
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     """The exit code and the sentence."""
     try:
@@ -90,6 +105,10 @@ def test_config_show_prints_a_line_for_each_setting(capsys: pytest.CaptureFixtur
             '"a/#/b" is not a topic filter',
         ),
         (["log"], "the following arguments are required"),
+        *(
+            ([*command, "--limit", "-1"], "argument --limit: '-1' is not a whole number from 0 on")
+            for command in LISTS
+        ),
     ],
 )
 def test_what_cannot_be_right_ends_with_one_sentence_and_code_2(
