@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast import system
 from holdfast.cli.options import Subparsers, add_settings, effective, row_count
-from holdfast.cli.record_text import as_json, as_line, time_text
+from holdfast.cli.record_text import as_json, as_line, printable, time_text
 from holdfast.core.errors import ConfigurationError, DirectoryError
 from holdfast.core.layout import LOG_DIRECTORY
 from holdfast.core.moment import parse_moment_us
@@ -93,7 +93,7 @@ def topics(options: argparse.Namespace) -> int:
         print(json.dumps(dict(found), indent=2))
         return 0
     for topic, count in found:
-        print(f"{count:>10}  {topic}")
+        print(f"{count:>10}  {printable(topic.encode())}")
     return 0
 
 

@@ -9,6 +9,7 @@ from holdfast import __version__, system
 from holdfast.cli import COMMANDS, main, parser
 from holdfast.core.config import SETTINGS
 from holdfast.core.sections import TABLES
+from tests.builders.stored import Message, store
 
 
 @pytest.fixture(autouse=True)
@@ -123,6 +124,14 @@ def test_a_log_that_is_not_there_is_the_worlds_fault(capsys: pytest.CaptureFixtu
     code, said = refused(capsys, "log", "ranges", "--data-dir", "nowhere")
     assert code == 1
     assert said == "holdfast: there is no log in nowhere; --data-dir names another directory"
+
+
+def test_a_topic_does_not_command_the_terminal(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    store(tmp_path / "data", [Message("a\x1b[2J\nb", b"1")])
+    assert main(["log", "topics", "--data-dir", "data"]) == 0
+    assert capsys.readouterr().out.split() == ["1", "a\\x1b[2J\\nb"]
 
 
 def test_a_configuration_that_is_not_text_is_refused(
