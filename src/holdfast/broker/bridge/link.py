@@ -161,8 +161,8 @@ class Link:
         self._moved_at_us = 0
         self._is_removed = False
         self._questions: Questions | None = None
-        self._settled = list[dict[str, Any]]()
         """Of the connection, once the remote has accepted it."""
+        self._settled = list[dict[str, Any]]()
 
     # --- from above -----------------------------------------------------------------------------
 
