@@ -61,7 +61,9 @@ def check(options: argparse.Namespace) -> int:
     # Imported here, since the broker's parts take a while to load.
     from holdfast.broker.bridge.bridges import configured
     from holdfast.broker.bridge.review import doubts
+    from holdfast.broker.sockets.certificates import check_files
 
+    check_files(config)
     for bridge in configured(config):
         for sentence in doubts(bridge):
             print(f"bridge {bridge.name}: warning: {sentence}")

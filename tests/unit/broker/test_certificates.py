@@ -3,6 +3,7 @@
 import ssl
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from holdfast.broker.sockets.certificates import server_context
+from holdfast.broker.sockets.certificates import server_context, warning
 from holdfast.broker.sockets.tls import common_name
 from holdfast.core.config import Config
 from holdfast.core.errors import ConfigurationError
@@ -61,6 +62,25 @@ def test_a_file_that_cannot_be_used_is_named(
     break_it(tmp_path / file)
     with pytest.raises(ConfigurationError, match=sentence):
         server_context(config)
+
+
+@pytest.mark.parametrize(
+    ("days", "sentence"), [(-1, "has expired at"), (3, "expires at"), (30, None)]
+)
+def test_a_certificate_that_is_good_no_more_or_not_for_long_is_told(
+    config: Config, authority: Authority, days: int, sentence: str | None
+) -> None:
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    certificate, key = authority.server("dated", until=now + timedelta(days=days))
+    dated = replace(config, tls_certificate=certificate, tls_key=key)
+    server_context(dated)
+    told = warning(dated, int(now.timestamp() * 1_000_000))
+    if sentence is None:
+        assert told is None
+    else:
+        assert told is not None
+        assert sentence in told
+        assert str(certificate) in told
 
 
 def test_a_key_of_another_certificate_is_named(config: Config, authority: Authority) -> None:

@@ -120,6 +120,15 @@ def test_what_cannot_be_right_ends_with_one_sentence_and_code_2(
     assert sentence in said
 
 
+def test_config_check_looks_at_the_files_that_a_start_would_need(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    listener = ("--mqtt-tls-port", "0", "--tls-certificate", "none.pem")
+    code, sentence = refused(capsys, "config", "check", *listener)
+    assert code == 2
+    assert "tls.certificate: none.pem cannot be read: No such file" in sentence
+
+
 def test_a_log_that_is_not_there_is_the_worlds_fault(capsys: pytest.CaptureFixture[str]) -> None:
     code, said = refused(capsys, "log", "ranges", "--data-dir", "nowhere")
     assert code == 1

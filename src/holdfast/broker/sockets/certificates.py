@@ -5,13 +5,17 @@ that are open go on with the one that they began with.
 """
 
 import ssl
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from holdfast.broker.regular_file import open_regular
 from holdfast.core.bridge import Tls
 from holdfast.core.config import ENCRYPTED, Config
 from holdfast.core.errors import ConfigurationError
+from holdfast.core.units import SECOND_US
 
+EXPIRES_SOON = timedelta(days=14)
+"""Whoever renews certificates does it before."""
 _CLIENTS = {
     "off": ssl.CERT_NONE,
     "optional": ssl.CERT_OPTIONAL,
@@ -42,6 +46,28 @@ def server_context(config: Config) -> ssl.SSLContext:
     if config.tls_client_ca is not None:
         _load_authorities(context, "tls.client_ca", config.tls_client_ca)
     return context
+
+
+def warning(config: Config, now_us: int) -> str | None:
+    """What there is to say of how long the certificate is good, if it is not good now, or not for
+    much longer. The files were read before."""
+    from cryptography import x509  # Only whoever has TLS waits for it to load.
+
+    assert config.tls_certificate is not None, "the settings were checked"
+    try:
+        shown = x509.load_pem_x509_certificates(config.tls_certificate.read_bytes())[0]
+    except ValueError:
+        # OpenSSL has taken it, and is less strict about what no client looks at.
+        return None
+    now = datetime.fromtimestamp(now_us // SECOND_US, UTC)
+    about = f"the certificate in {config.tls_certificate} (tls.certificate)"
+    if shown.not_valid_after_utc < now:
+        return f"{about} has expired at {shown.not_valid_after_utc}: clients will refuse it"
+    if shown.not_valid_before_utc > now:
+        return f"{about} is good from {shown.not_valid_before_utc} on: clients refuse it until then"
+    if shown.not_valid_after_utc < now + EXPIRES_SOON:
+        return f"{about} expires at {shown.not_valid_after_utc}"
+    return None
 
 
 def client_context(tls: Tls) -> ssl.SSLContext:

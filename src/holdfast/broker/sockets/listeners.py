@@ -26,6 +26,7 @@ from ssl import SSLContext, SSLObject
 from websockets.http11 import Request, Response
 
 from holdfast.broker.counts import Counts, Event
+from holdfast.broker.sockets import certificates
 from holdfast.broker.sockets.certificates import is_encrypted, server_context
 from holdfast.broker.sockets.codec import Codec
 from holdfast.broker.sockets.connection import Connections, show_address
@@ -85,7 +86,7 @@ class Listeners:
         """Listens. Raises `ListenError`, or `ConfigurationError` for certificates."""
         config = self._config
         if is_encrypted(config):
-            self._tls = server_context(config)
+            self._read_certificates(config)
         for name in TRANSPORTS:
             port = config.ports.get(name)
             for host in config.hosts if port is not None else ():
@@ -136,11 +137,16 @@ class Listeners:
         trusted proxies. New connections get it. Raises `ConfigurationError`, having changed
         nothing."""
         if self._tls is not None:
-            self._tls = server_context(config)
+            self._read_certificates(config)
             log.info("certificates read", extra={"fields": {"file": config.tls_certificate}})
         self._config = config
         self._websocket_rules.origins = config.ws_origins
         self._proxies = [ip_network(item) for item in config.proxy_protocol_from]
+
+    def _read_certificates(self, config: Config) -> None:
+        self._tls = server_context(config)
+        if told := certificates.warning(config, self._world.now_us()):
+            log.warning(told)
 
     def upgrade(self, asked: Request, *, secure: bool) -> tuple[Response, WebSocketLayer | None]:
         """The answer to who asks over HTTP for a WebSocket, and a connection of MQTT that goes on

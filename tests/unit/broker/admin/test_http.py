@@ -62,6 +62,12 @@ def records(address: str, **query: Any) -> tuple[pa.RecordBatch, dict[str, int]]
 
 def test_health(address: str) -> None:
     assert document(address, "/health/live") == {"status": "live"}
+    host, port = address.split(":")
+    connection = http.client.HTTPConnection(host, int(port))
+    connection.request("HEAD", "/health/live")
+    answer = connection.getresponse()
+    assert (answer.status, answer.read()) == (200, b"")
+    connection.close()
     assert document(address, "/health/ready") == {"status": "ready"}
 
 

@@ -35,6 +35,8 @@ from holdfast.reading.log import RecordsGoneError, UnreadableLogError
 
 log = logging.getLogger(__name__)
 _log_of_connections = logging.getLogger(f"{__name__}.connections")
+PROBED = "/health/"
+"""Paths that some who look on ask for with HEAD."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -60,7 +62,10 @@ def application(
     for operation in known:
         # A client identifier may have braces, which stand for nothing in a request's path.
         pattern = re.sub(r"\{(\w+)\}", r"{\1:[^/]+}", operation.path)
-        app.router.add_route(operation.method, pattern, _measured(operation, steps))
+        handler = _measured(operation, steps)
+        app.router.add_route(operation.method, pattern, handler)
+        if operation.path.startswith(PROBED):
+            app.router.add_route("HEAD", pattern, handler)
     return app
 
 
