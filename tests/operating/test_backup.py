@@ -121,6 +121,20 @@ def test_nothing_is_overwritten(make_broker: MakeBroker, tmp_path: Path) -> None
     assert [path.name for path in (tmp_path / "taken").iterdir()] == ["file"]
 
 
+def test_a_copy_that_would_lie_in_its_original_or_nowhere_is_refused(
+    make_broker: MakeBroker, tmp_path: Path
+) -> None:
+    directory = make_broker().data_directory
+    done = holdfast("backup", directory / "sub" / "copy", "--data-dir", directory)
+    assert done.returncode == 1
+    assert f"lies in {directory}: what takes that would take the copy too" in done.stderr
+    assert not (directory / "sub").exists()
+    (tmp_path / "file").write_text("")
+    done = holdfast("backup", tmp_path / "file" / "copy", "--data-dir", directory)
+    assert done.returncode == 1
+    assert f"{tmp_path / 'file' / 'copy'} cannot be made: Not a directory" in done.stderr
+
+
 @pytest.mark.parametrize("command", ["backup", "restore"])
 def test_what_is_no_log_is_refused(command: str, tmp_path: Path) -> None:
     nothing, target = tmp_path / "nothing", tmp_path / "target"

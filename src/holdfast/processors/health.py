@@ -12,6 +12,8 @@ from typing import Final, Protocol
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from holdfast.core.errors import ListenError
+
 log = logging.getLogger(__name__)
 
 LIVE: Final = "live"
@@ -46,7 +48,7 @@ class Counted(Protocol):
 async def serve_health(
     host: str, port: int, processors: Sequence[Observed], metrics: Counted
 ) -> AsyncIterator[int]:
-    """Answers while the context is open; gives the port."""
+    """Answers while the context is open; gives the port. Raises `ListenError`."""
     application = web.Application()
 
     async def live(_request: web.Request) -> web.Response:
@@ -69,7 +71,14 @@ async def serve_health(
     await runner.setup()
     try:
         site = web.TCPSite(runner, host, port)
-        await site.start()
+        try:
+            await site.start()
+        except OSError as error:
+            reason = error.strerror or error
+            raise ListenError(
+                f"health and metrics cannot be served on {host}:{port} (HealthHost, HealthPort):"
+                f" {reason}"
+            ) from error
         taken = int(runner.addresses[0][1])
         log.info("health and metrics", extra={"fields": {"host": host, "port": taken}})
         yield taken

@@ -63,11 +63,16 @@ def copy(data_dir: Path, target: Path) -> Copied:
     directory = data_dir / LOG_DIRECTORY
     if not (directory / FORMAT_FILE).is_file():
         raise BackupError(f"there is no log in {data_dir}")
+    if data_dir.resolve() in (place := target.resolve()).parents or data_dir.resolve() == place:
+        raise BackupError(f"{target} lies in {data_dir}: what takes that would take the copy too")
     partial = target.with_name(target.name + ".partial")
     if partial.exists():
         raise BackupError(f"{partial} is left of a copy that was not finished; remove it first")
     try:
         partial.mkdir(mode=DIRECTORY_MODE, parents=True)
+    except OSError as error:
+        raise BackupError(f"{target} cannot be made: {error.strerror or error}") from error
+    try:
         (partial / LOG_DIRECTORY).mkdir()
         with _held(directory) as files:
             for file in files:
