@@ -208,8 +208,8 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="messages whose topic matches, such as 'zebra/+/reads'; may be given several times",
     )
-    add("--from", dest="from_offset", metavar="OFFSET", type=int, help="from this offset on")
-    add("--to", dest="to_offset", metavar="OFFSET", type=int, help="up to before this offset")
+    add("--from", dest="from_offset", metavar="OFFSET", type=row_count, help="from this offset on")
+    add("--to", dest="to_offset", metavar="OFFSET", type=row_count, help="up to before this offset")
     add("--since", metavar="TIME", help="from this time on: 2026-01-31T12:00 (UTC), or an age: 10m")
     add("--until", metavar="TIME", help="up to this time")
     add(

@@ -129,6 +129,13 @@ def test_config_check_looks_at_the_files_that_a_start_would_need(
     assert "tls.certificate: none.pem cannot be read: No such file" in sentence
 
 
+@pytest.mark.parametrize("bound", ["--from", "--to", "--limit"])
+def test_an_offset_below_nothing_is_refused(capsys: pytest.CaptureFixture[str], bound: str) -> None:
+    code, sentence = refused(capsys, "log", "records", bound, "-5")
+    assert code == 2
+    assert f"argument {bound}: '-5' is not a whole number from 0 on" in sentence
+
+
 def test_a_log_that_is_not_there_is_the_worlds_fault(capsys: pytest.CaptureFixture[str]) -> None:
     code, said = refused(capsys, "log", "ranges", "--data-dir", "nowhere")
     assert code == 1
