@@ -175,6 +175,9 @@ fn a_reader_is_told_how_many_messages_damage_took_from_what_it_read() {
         assert_eq!(read(&mut reader, b"#", (damaged, damaged + 1), 10), (vec![], 1));
         assert_eq!(read(&mut reader, b"#", (damaged + 1, 9), 10), (vec![5, 6, 7, 8], 0), "none of what was asked for");
         assert_eq!(read(&mut reader, b"#", (0, damaged), 10), (vec![0, 1, 2, 3], 0), "none of what was asked for");
+        for (range, missing) in [((0, damaged), 0), ((damaged, damaged + 1), 1), ((damaged + 1, 14), 0)] {
+            assert_eq!(read(&mut reader, b"few", range, 10), (vec![], missing), "by index, {range:?}");
+        }
         drop(log);
     }
 }

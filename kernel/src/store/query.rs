@@ -72,9 +72,9 @@ impl Reading {
         self.passed = self.passed.saturating_add(wide(record.size_bytes()));
     }
 
-    /// Tells of messages of a range that cannot be read.
-    fn miss(&mut self, from: Offset, to: Offset) {
-        self.columns.missing = self.columns.missing.saturating_add(to.0.saturating_sub(from.0));
+    /// Tells of so many messages that cannot be read.
+    fn miss(&mut self, messages: u64) {
+        self.columns.missing = self.columns.missing.saturating_add(messages);
     }
 }
 
@@ -123,7 +123,7 @@ impl Query {
             let reached = match self.positions(archive, place)? {
                 Some(positions) => {
                     let positions = between(&positions, start, u32::MAX).iter().copied();
-                    self.read_segment(archive, dictionary, (place, from, end), positions, &mut reading)?
+                    self.read_segment(archive, dictionary, (place, start), (from, end), positions, &mut reading)?
                 }
                 None => self.read_in_order(archive, dictionary, (place, start), (from, end), &mut reading)?,
             };
@@ -140,15 +140,21 @@ impl Query {
         &mut self,
         archive: &mut Archive,
         dictionary: &Dictionary,
-        (place, from, end): (usize, Offset, Offset),
+        (place, start): (usize, u32),
+        (from, end): (Offset, Offset),
         positions: impl Iterator<Item = u32>,
         reading: &mut Reading,
     ) -> Result<Option<Offset>> {
-        let number = archive.segments.get(place).map_or(0, |segment| segment.header.number);
+        let Some(segment) = archive.segments.get(place) else { return Ok(None) };
+        let (number, is_log) = (segment.header.number, segment.header.kind == SegmentKind::Log);
+        if is_log && archive.record(place, start)?.is_none_or(|record| record.offset > from) {
+            return self.read_in_order(archive, dictionary, (place, start), (from, end), reading);
+        }
+        let mut read_to = (start, from);
         for position in positions {
             let Some(record) = archive.record(place, position)? else {
-                reading.miss(Offset(0), Offset(1));
-                continue;
+                // Its neighbours tell which offsets it had.
+                return self.read_in_order(archive, dictionary, (place, read_to.0), (read_to.1, end), reading);
             };
             if record.offset >= end {
                 break;
@@ -158,6 +164,7 @@ impl Query {
                 return Ok(Some(offset));
             }
             reading.pass(&record);
+            read_to = (position.saturating_add(narrow(record.size_bytes())), record.end().max(from));
         }
         Ok(None)
     }
@@ -177,6 +184,7 @@ impl Query {
         let (mut position, mut expected) = (start, if is_log { from } else { end });
         while position < segment_end {
             let Some(record) = archive.record(place, position)? else {
+                reading.miss(u64::from(!is_log));
                 position = archive.next_whole(place, position)?;
                 continue;
             };
@@ -185,7 +193,7 @@ impl Query {
                     self.resume = Some((record.offset, number, position));
                     break;
                 }
-                reading.miss(expected, record.offset);
+                reading.miss(record.offset.0.saturating_sub(expected.0));
                 expected = expected.max(record.end());
                 if reading.is_full() || self.topics.contains(&record.topic.0) {
                     let name = dictionary.name(record.topic);
@@ -198,7 +206,7 @@ impl Query {
             }
             position = position.saturating_add(narrow(record.size_bytes()));
         }
-        reading.miss(expected, end);
+        reading.miss(end.0.saturating_sub(expected.0));
         Ok(None)
     }
 

@@ -200,7 +200,7 @@ class StoredTable:
         folders = Path(chosen[0]).relative_to(self.path).parts[:-1]
         for name in (folder.partition("=")[0] for folder in folders if "=" in folder):
             if name in columns.names:
-                told = f.regexp_extract("_metadata.file_path", f"/{name}=([^/]*)/", 1)
+                told = f.regexp_extract("_metadata.file_path", f".*/{name}=([^/]*)/", 1)
                 frame = frame.withColumn(name, told.cast(columns[name].dataType))
         return frame
 

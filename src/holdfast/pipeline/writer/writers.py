@@ -103,7 +103,8 @@ class BatchWriter(_RowWriter, DataSourceArrowWriter):
         self.committed(messages, is_last=self.options.producer is None)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing of the batch is staged any more."""
+        """Nothing of the batch is staged any more, unless the broker is away or a task comes late:
+        that goes when it is old."""
         self.broker().forget(self._producer, self.options.batch or 0)
 
 
