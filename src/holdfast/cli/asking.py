@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from holdfast.cli.options import Subparsers, add_settings, effective
+from holdfast.cli.record_text import printable
 from holdfast.client.http import HttpClient
 
 PAGE_ROWS = 1_000
@@ -105,16 +106,6 @@ def cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return printable(str(value))
-
-
-def printable(text: str) -> str:
-    """The text with whatever could command a terminal escaped."""
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode()
-        for character in text
-    )
 
 
 def moment(time_us: int) -> str:

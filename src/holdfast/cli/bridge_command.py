@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from holdfast.cli.asking import add_action, broker_of, cell, moment, print_rows, printable, rows
+from holdfast.cli.asking import add_action, broker_of, cell, moment, print_rows, rows
 from holdfast.cli.bridge_frame import frame
 from holdfast.cli.options import Subparsers, row_count
+from holdfast.cli.record_text import printable
 from holdfast.cli.top_command import show_frames
 from holdfast.client.http import HttpClient
 from holdfast.core.errors import ConfigurationError

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast import system
-from holdfast.cli.asking import printable
+from holdfast.cli.record_text import printable
 from holdfast.core.settings import show_duration
 from holdfast.core.units import SECOND_US
 

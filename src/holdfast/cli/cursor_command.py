@@ -5,8 +5,9 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from holdfast.cli.asking import add_action, broker_of, cell, moment, print_rows, printable, rows
+from holdfast.cli.asking import add_action, broker_of, cell, moment, print_rows, rows
 from holdfast.cli.options import Subparsers, row_count
+from holdfast.cli.record_text import printable
 from holdfast.core.errors import ConfigurationError
 
 COLUMNS = (

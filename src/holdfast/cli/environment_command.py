@@ -7,16 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
-from holdfast.cli.asking import (
-    add_action,
-    broker_of,
-    cell,
-    group_path,
-    moment,
-    print_rows,
-    printable,
-)
+from holdfast.cli.asking import add_action, broker_of, cell, group_path, moment, print_rows
 from holdfast.cli.options import Subparsers
+from holdfast.cli.record_text import printable
 from holdfast.core.errors import ConfigurationError
 from holdfast.core.moment import parse_moment_us
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from holdfast import system
 from holdfast.cli import bridge_frame
-from holdfast.cli.asking import printable
+from holdfast.cli.record_text import printable
 from holdfast.client.http import HttpClient
 from holdfast.core.settings import show_duration
 

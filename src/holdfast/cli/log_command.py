@@ -93,7 +93,7 @@ def topics(options: argparse.Namespace) -> int:
         print(json.dumps(dict(found), indent=2))
         return 0
     for topic, count in found:
-        print(f"{count:>10}  {printable(topic.encode())}")
+        print(f"{count:>10}  {printable(topic)}")
     return 0
 
 

@@ -5,16 +5,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.cli.asking import (
-    add_action,
-    add_broker,
-    broker_of,
-    moment,
-    print_rows,
-    printable,
-    rows,
-)
+from holdfast.cli.asking import add_action, add_broker, broker_of, moment, print_rows, rows
 from holdfast.cli.options import Subparsers, row_count
+from holdfast.cli.record_text import printable
 
 COLUMNS = (
     "number",

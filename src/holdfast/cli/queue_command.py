@@ -9,18 +9,9 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from holdfast.cli.asking import (
-    PAGE_ROWS,
-    add_action,
-    broker_of,
-    cell,
-    moment,
-    print_rows,
-    printable,
-    rows,
-)
+from holdfast.cli.asking import PAGE_ROWS, add_action, broker_of, cell, moment, print_rows, rows
 from holdfast.cli.options import Subparsers, row_count
-from holdfast.cli.record_text import payload_text
+from holdfast.cli.record_text import payload_text, printable
 from holdfast.client.http import HttpClient
 
 COLUMNS = (

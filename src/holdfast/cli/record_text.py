@@ -17,16 +17,16 @@ def as_line(row: Mapping[str, Any]) -> str:
     """Offset, time, QoS, topic and the beginning of the payload; of an entry that cannot be opened,
     why that is."""
     closed = dict(row["properties"] or []).get("closed") if not row["value"] else None
-    payload = payload_text(row["value"]) if closed is None else f"({printable(closed.encode())})"
+    payload = payload_text(row["value"]) if closed is None else f"({printable(closed)})"
     flags = "R" if row["retain"] else " "
     moment = row["timestamp"].isoformat(timespec="microseconds").replace("+00:00", "Z")
-    topic = printable(row["topic"].encode())
+    topic = printable(row["topic"])
     return f"{row['offset']:>8}  {moment}  {row['qos']}{flags} {topic}  {payload}"
 
 
 def payload_text(payload: bytes) -> str:
     """The beginning of a payload."""
-    text = printable(payload)
+    text = printable(payload.decode(errors="backslashreplace"))
     if len(text) > PAYLOAD_CHARACTERS_MAXIMUM:
         return f"{text[:PAYLOAD_CHARACTERS_MAXIMUM]}... ({len(payload)} bytes)"
     return text
@@ -65,9 +65,8 @@ def _text(value: bytes) -> str | None:
         return None
 
 
-def printable(value: bytes) -> str:
+def printable(text: str) -> str:
     """The text with whatever could command a terminal escaped."""
-    text = value.decode(errors="backslashreplace")
     if text.isprintable():
         return text
     return "".join(

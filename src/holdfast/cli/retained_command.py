@@ -4,8 +4,9 @@ import argparse
 import json
 from urllib.parse import urlencode
 
-from holdfast.cli.asking import add_action, broker_of, print_rows, printable, rows
+from holdfast.cli.asking import add_action, broker_of, print_rows, rows
 from holdfast.cli.options import Subparsers, row_count
+from holdfast.cli.record_text import printable
 
 COLUMNS = ("topic_name", "payload_bytes", "qos", "offset")
 

@@ -12,11 +12,11 @@ from holdfast.cli.asking import (
     cell,
     moment,
     print_rows,
-    printable,
     rows,
     session_path,
 )
 from holdfast.cli.options import Subparsers, row_count
+from holdfast.cli.record_text import printable
 
 COLUMNS = (
     "client_identifier",
