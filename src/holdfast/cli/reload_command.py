@@ -28,5 +28,5 @@ def run(options: argparse.Namespace) -> int:
     for key in outcome["need_a_restart"]:
         print(f"needs a restart: {key}")
     if not outcome["changed"] and not outcome["need_a_restart"]:
-        print("no setting is different; certificates were read again")
+        print("no setting is different; certificates, where it has any, were read again")
     return 0
