@@ -29,14 +29,13 @@ impl Chunk {
     }
 }
 
-/// So many are looked at one by one: to search among all of them is a miss of the cache for each step.
-const NEWEST_CHUNKS: usize = 4;
-
 /// The chunks in memory.
 #[derive(Debug, Default)]
 pub struct Tail {
     chunks: VecDeque<Arc<Chunk>>,
     bytes: usize,
+    /// The place of the chunk that was found last: to search among all of them is a miss of the cache for each step.
+    found: usize,
     /// The chunk that is being filled.
     pub filling: Chunk,
 }
@@ -92,20 +91,18 @@ impl Tail {
     }
 
     /// The bytes from a position to the end of its chunk.
-    pub fn slice(&self, segment: u32, position: u32) -> Option<&[u8]> {
+    pub fn slice(&mut self, segment: u32, position: u32) -> Option<&[u8]> {
         if segment == self.filling.segment && position >= self.filling.start {
             let start = index(position.saturating_sub(self.filling.start));
             return self.filling.bytes.get(start..).filter(|rest| !rest.is_empty());
         }
         let is_before = |chunk: &Arc<Chunk>| (chunk.segment, chunk.start) <= (segment, position);
-        // Most of what is read went there with the last commit, behind which others are on their way.
-        let chunk = match self.chunks.iter().rev().take(NEWEST_CHUNKS).find(|newest| is_before(newest)) {
-            Some(newest) => newest,
-            None => self.chunks.get(self.chunks.partition_point(is_before).checked_sub(1)?)?,
-        };
-        if chunk.segment != segment {
-            return None;
-        }
+        let is_there = |chunk: &Arc<Chunk>| is_before(chunk) && (segment, position) < (chunk.segment, chunk.end());
+        // Who reads goes on where it was, or with the chunk behind.
+        let mut near = self.found..self.found.saturating_add(2);
+        let near = near.find(|place| self.chunks.get(*place).is_some_and(is_there));
+        self.found = near.or_else(|| self.chunks.partition_point(is_before).checked_sub(1))?;
+        let chunk = self.chunks.get(self.found).filter(|chunk| chunk.segment == segment)?;
         chunk.bytes.get(index(position.saturating_sub(chunk.start))..).filter(|rest| !rest.is_empty())
     }
 

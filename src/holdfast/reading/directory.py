@@ -159,17 +159,11 @@ class LogDirectory:
         bytes_maximum: int = BATCH_BYTES_MAXIMUM,
     ) -> Chunk:
         """The matching messages from `begin` on, up to a number of rows and bytes."""
-        available_from = self._begin(self._refreshed())
+        reader = self._refreshed()
+        available_from = self._begin(reader)
         if begin < available_from:
             raise RecordsGoneError(begin, min(available_from, end))
-        return self.read_left(
-            criteria,
-            begin,
-            end,
-            columns=columns,
-            rows_maximum=rows_maximum,
-            bytes_maximum=bytes_maximum,
-        )
+        return self._chunk(reader, criteria, begin, end, columns, rows_maximum, bytes_maximum)
 
     def read_left(
         self,
@@ -183,10 +177,22 @@ class LogDirectory:
     ) -> Chunk:
         """As `read`, and from before the log's beginning what retention has left there, since
         somebody still needs it."""
+        reader = self._refreshed()
+        return self._chunk(reader, criteria, begin, end, columns, rows_maximum, bytes_maximum)
+
+    def _chunk(
+        self,
+        reader: LogReader,
+        criteria: Criteria,
+        begin: int,
+        end: int,
+        columns: Sequence[str] | None,
+        rows_maximum: int,
+        bytes_maximum: int,
+    ) -> Chunk:
         from holdfast.reading.columns import record_batch
 
         names = COLUMNS_UNASKED if columns is None else columns
-        reader = self._refreshed()
         data, next_offset, missing = reader.read(
             self._compiled(criteria),
             names,
