@@ -22,6 +22,7 @@ from holdfast.core.layout import LOG_DIRECTORY
 from holdfast.kernel import LogReader
 from holdfast.reading.criteria import Criteria
 from holdfast.reading.directory import LogDirectory
+from holdfast.reading.log import Question
 from tests.crash import segments
 from tests.crash.segments import CONTROL, MESSAGE, SegmentFile
 from tests.equipment.clients import Client, ClientOptions
@@ -161,9 +162,8 @@ def stored(log_directory: Path) -> dict[int, Message]:
     extent = log.extent()
     at, found = extent.begin, {}
     while at < extent.end:
-        chunk = log.read(
-            Criteria(filters=("load/#",)), at, extent.end, columns=["topic", "offset", "value"]
-        )
+        columns = ("topic", "offset", "value")
+        chunk = log.read(Question(Criteria(filters=("load/#",)), at, extent.end, columns))
         for row in chunk.batch.to_pylist():
             found[row["offset"]] = parse_payload(row["topic"], row["value"])
         at = chunk.next_offset

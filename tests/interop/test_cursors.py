@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast.reading.criteria import Criteria
-from holdfast.reading.log import RecordsGoneError
+from holdfast.reading.log import Question, RecordsGoneError
 from holdfast.reading.remote import RemoteLog
 from tests.interop.seen import Seen
 from tests.interop.test_admin import eventually
@@ -121,17 +121,17 @@ def test_what_a_cursor_keeps_is_read_from_before_the_log_begins(tmp_path: Path) 
     eventually(lambda: log.extent().begin > 3, "segments removed")
     end = log.extent().end
     with pytest.raises(RecordsGoneError):
-        log.read(ASKED, 0, end)
+        log.read(Question(ASKED, 0, end))
     with pytest.raises(RecordsGoneError):
-        log.read(Criteria(filters=("other",)), 0, end)
+        log.read(Question(Criteria(filters=("other",)), 0, end))
     kept = RemoteLog(f"{HOST}:{broker.http_port}", cursor="bronze")
-    assert kept.read(ASKED, 0, end).batch.column("offset").to_pylist() == [0, 1, 2]
+    assert kept.read(Question(ASKED, 0, end)).batch.column("offset").to_pylist() == [0, 1, 2]
     assert kept.reach(ASKED, 0, end, rows=2).end == 2
     assert kept.split(ASKED, 0, end, 1) == [(0, end)]
     post(broker, "bronze", "release", holder="q", offset=2)
     with pytest.raises(RecordsGoneError):
-        kept.read(ASKED, 0, end)
-    assert kept.read(ASKED, 2, end).batch.num_rows == 1
+        kept.read(Question(ASKED, 0, end))
+    assert kept.read(Question(ASKED, 2, end)).batch.num_rows == 1
     assert broker.stop() == 0, broker.log()
 
 

@@ -25,6 +25,7 @@ from holdfast.core.layout import LOG_DIRECTORY
 from holdfast.kernel import Packet, decode_packets, encode_packet
 from holdfast.reading.criteria import Criteria
 from holdfast.reading.directory import LogDirectory
+from holdfast.reading.log import Question
 from tests.interop.device import WITHIN_S, properties_of
 from tests.interop.relay import Passed, Relay
 from tests.process import HOST, BrokerProcess
@@ -110,7 +111,8 @@ def stored(broker: BrokerProcess) -> Counter[int]:
     extent = log.extent()
     at, found = extent.begin, Counter[int]()
     while at < extent.end:
-        chunk = log.read(Criteria(filters=(TOPIC,)), at, extent.end, columns=["value"])
+        question = Question(Criteria(filters=(TOPIC,)), at, extent.end, ("value",))
+        chunk = log.read(question)
         found.update(int(value) for value in chunk.batch.column("value").to_pylist())
         at = chunk.next_offset
     return found

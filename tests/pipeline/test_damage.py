@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.cli import main
 from holdfast.reading.criteria import Criteria
+from holdfast.reading.log import Question
 from holdfast.reading.remote import RemoteLog
 from tests.builders.damage import damage
 from tests.builders.served import served
@@ -41,8 +42,10 @@ def test_a_reader_that_goes_on_is_told_how_much_it_has_lost(log: Path) -> None:
     with served(log) as address:
         reader = RemoteLog(address, reader="somebody")
         assert reader.reach(everything, 0, None).taken == 0
-        assert [reader.read(everything, *each).missing for each in ((0, 30), (30, 100))] == [0, 1]
-        assert reader.read(everything, 30, 100).missing == 1
+        assert [
+            reader.read(Question(everything, *each)).missing for each in ((0, 30), (30, 100))
+        ] == [0, 1]
+        assert reader.read(Question(everything, 30, 100)).missing == 1
         assert reader.reach(everything, 0, None).taken == 1, "once, however often it was read"
 
 

@@ -12,6 +12,7 @@ from holdfast.reading.log import (
     Chunk,
     Extent,
     LogChangedError,
+    Question,
     Reach,
     UnreadableLogError,
 )
@@ -56,7 +57,7 @@ class AbsentLog:
     ) -> list[tuple[int, int]]:
         raise NotImplementedError
 
-    def read(self, criteria: Criteria, begin: int, end: int, **options: Any) -> Chunk:
+    def read(self, question: Question) -> Chunk:
         raise NotImplementedError
 
 

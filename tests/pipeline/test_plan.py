@@ -16,7 +16,7 @@ from holdfast.pipeline.source.offsets import (
 from holdfast.pipeline.source.options import Options, parse_options
 from holdfast.pipeline.source.ranges import SMALL_RANGE, LogRange, plan_ranges
 from holdfast.reading.criteria import Criteria
-from holdfast.reading.log import Chunk, Extent, Reach
+from holdfast.reading.log import Chunk, Extent, Question, Reach
 
 
 class PlannedLog:
@@ -40,7 +40,7 @@ class PlannedLog:
         edges = [begin + (end - begin) * part // parts for part in range(parts + 1)]
         return [(low, high) for low, high in pairwise(edges) if low < high]
 
-    def read(self, criteria: Criteria, begin: int, end: int, **options: Any) -> Chunk:
+    def read(self, question: Question) -> Chunk:
         raise NotImplementedError
 
 

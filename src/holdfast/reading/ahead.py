@@ -11,32 +11,21 @@ Invariants:
 2. One thread at a time uses the log below.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self, TypeVar
 
 from holdfast.reading.criteria import Criteria
 from holdfast.reading.log import (
-    BATCH_BYTES_MAXIMUM,
-    BATCH_ROWS_MAXIMUM,
     Chunk,
     Extent,
+    Question,
     Reach,
     ReadableLog,
 )
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class _Question:
-    criteria: Criteria
-    begin: int
-    end: int
-    columns: tuple[str, ...] | None
-    rows_maximum: int
-    bytes_maximum: int
 
 
 class ReadAhead:
@@ -45,7 +34,7 @@ class ReadAhead:
     def __init__(self, inner: ReadableLog) -> None:
         self._inner = inner
         self._thread = ThreadPoolExecutor(1, "read-ahead")
-        self._next: tuple[_Question, Future[Chunk]] | None = None
+        self._next: tuple[Question, Future[Chunk]] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -82,38 +71,17 @@ class ReadAhead:
         """Ranges that cover the range."""
         return self._alone(lambda: self._inner.split(criteria, begin, end, parts, rows=rows))
 
-    def read(
-        self,
-        criteria: Criteria,
-        begin: int,
-        end: int,
-        *,
-        columns: Sequence[str] | None = None,
-        rows_maximum: int = BATCH_ROWS_MAXIMUM,
-        bytes_maximum: int = BATCH_BYTES_MAXIMUM,
-    ) -> Chunk:
+    def read(self, question: Question) -> Chunk:
         """The matching messages from `begin` on; what follows on them is read from now on."""
-        names = None if columns is None else tuple(columns)
-        asked = _Question(criteria, begin, end, names, rows_maximum, bytes_maximum)
         ahead, self._next = self._next, None
-        if ahead is not None and ahead[0] == asked:
+        if ahead is not None and ahead[0] == question:
             chunk = ahead[1].result()
         else:
-            chunk = self._alone(lambda: self._ask(asked))
-        if begin < chunk.next_offset < end:
-            following = replace(asked, begin=chunk.next_offset)
-            self._next = following, self._thread.submit(self._ask, following)
+            chunk = self._alone(lambda: self._inner.read(question))
+        if question.begin < chunk.next_offset < question.end:
+            following = replace(question, begin=chunk.next_offset)
+            self._next = following, self._thread.submit(self._inner.read, following)
         return chunk
-
-    def _ask(self, asked: _Question) -> Chunk:
-        return self._inner.read(
-            asked.criteria,
-            asked.begin,
-            asked.end,
-            columns=asked.columns,
-            rows_maximum=asked.rows_maximum,
-            bytes_maximum=asked.bytes_maximum,
-        )
 
     def _alone(self, ask: Callable[[], T]) -> T:
         """Asks behind whatever is ahead, on its thread."""

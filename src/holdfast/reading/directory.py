@@ -18,11 +18,10 @@ from holdfast.kernel import Criteria as KernelCriteria
 from holdfast.kernel import LogReader
 from holdfast.reading.criteria import Criteria
 from holdfast.reading.log import (
-    BATCH_BYTES_MAXIMUM,
-    BATCH_ROWS_MAXIMUM,
     COLUMNS_UNASKED,
     Chunk,
     Extent,
+    Question,
     Reach,
     RecordsGoneError,
     UnreadableLogError,
@@ -148,58 +147,30 @@ class LogDirectory:
                 first = reached
         return [*cut[:-1], (cut[-1][0], end)] if cut else cut
 
-    def read(
-        self,
-        criteria: Criteria,
-        begin: int,
-        end: int,
-        *,
-        columns: Sequence[str] | None = None,
-        rows_maximum: int = BATCH_ROWS_MAXIMUM,
-        bytes_maximum: int = BATCH_BYTES_MAXIMUM,
-    ) -> Chunk:
+    def read(self, question: Question) -> Chunk:
         """The matching messages from `begin` on, up to a number of rows and bytes."""
         reader = self._refreshed()
         available_from = self._begin(reader)
-        if begin < available_from:
-            raise RecordsGoneError(begin, min(available_from, end))
-        return self._chunk(reader, criteria, begin, end, columns, rows_maximum, bytes_maximum)
+        if question.begin < available_from:
+            raise RecordsGoneError(question.begin, min(available_from, question.end))
+        return self._chunk(reader, question)
 
-    def read_left(
-        self,
-        criteria: Criteria,
-        begin: int,
-        end: int,
-        *,
-        columns: Sequence[str] | None = None,
-        rows_maximum: int = BATCH_ROWS_MAXIMUM,
-        bytes_maximum: int = BATCH_BYTES_MAXIMUM,
-    ) -> Chunk:
+    def read_left(self, question: Question) -> Chunk:
         """As `read`, and from before the log's beginning what retention has left there, since
         somebody still needs it."""
-        reader = self._refreshed()
-        return self._chunk(reader, criteria, begin, end, columns, rows_maximum, bytes_maximum)
+        return self._chunk(self._refreshed(), question)
 
-    def _chunk(
-        self,
-        reader: LogReader,
-        criteria: Criteria,
-        begin: int,
-        end: int,
-        columns: Sequence[str] | None,
-        rows_maximum: int,
-        bytes_maximum: int,
-    ) -> Chunk:
+    def _chunk(self, reader: LogReader, question: Question) -> Chunk:
         from holdfast.reading.columns import record_batch
 
-        names = COLUMNS_UNASKED if columns is None else columns
+        names = COLUMNS_UNASKED if question.columns is None else question.columns
         data, next_offset, missing = reader.read(
-            self._compiled(criteria),
+            self._compiled(question.criteria),
             names,
-            from_offset=begin,
-            to_offset=end,
-            rows_maximum=rows_maximum,
-            bytes_maximum=bytes_maximum,
+            from_offset=question.begin,
+            to_offset=question.end,
+            rows_maximum=question.rows_maximum,
+            bytes_maximum=question.bytes_maximum,
         )
         return Chunk(record_batch(data, names), next_offset, reader.epoch(), missing)
 

@@ -121,6 +121,20 @@ class Reach:
     """Offsets that retention took before this reader had read them, as far as a broker knows."""
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a read is asked for: matching messages from `begin` on and before `end`, up to a number
+    of rows and bytes."""
+
+    criteria: Criteria
+    begin: int
+    end: int
+    columns: tuple[str, ...] | None = None
+    """In this order; `None` is `COLUMNS_UNASKED`."""
+    rows_maximum: int = BATCH_ROWS_MAXIMUM
+    bytes_maximum: int = BATCH_BYTES_MAXIMUM
+
+
 class ReadableLog(Protocol):
     """A log that can be read by offset."""
 
@@ -148,17 +162,8 @@ class ReadableLog(Protocol):
         """Ranges of about equal bytes that cover the range: at most `parts`, unless each may have
         no more than so many rows."""
 
-    def read(
-        self,
-        criteria: Criteria,
-        begin: int,
-        end: int,
-        *,
-        columns: Sequence[str] | None = None,
-        rows_maximum: int = BATCH_ROWS_MAXIMUM,
-        bytes_maximum: int = BATCH_BYTES_MAXIMUM,
-    ) -> Chunk:
-        """Raises `RecordsGoneError` if retention has taken `begin`."""
+    def read(self, question: Question) -> Chunk:
+        """Raises `RecordsGoneError` if retention has taken its `begin`."""
 
 
 def chunks(
@@ -170,8 +175,9 @@ def chunks(
     columns: Sequence[str] | None = None,
 ) -> Iterator[Chunk]:
     """The matching messages of a range, read by read; some of them may have none."""
+    names = None if columns is None else tuple(columns)
     while begin < end:
-        chunk = log.read(criteria, begin, end, columns=columns)
+        chunk = log.read(Question(criteria, begin, end, names))
         yield chunk
         if chunk.next_offset <= begin:
             raise UnreadableLogError(

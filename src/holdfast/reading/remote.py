@@ -12,7 +12,6 @@ Invariants:
 import json
 import ssl
 from base64 import b64encode
-from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -22,11 +21,10 @@ import pyarrow as pa
 from holdfast.client.http import HttpClient
 from holdfast.reading.criteria import Criteria, Span
 from holdfast.reading.log import (
-    BATCH_BYTES_MAXIMUM,
-    BATCH_ROWS_MAXIMUM,
     BrokerAwayError,
     Chunk,
     Extent,
+    Question,
     Reach,
     RecordsGoneError,
     UnreadableLogError,
@@ -116,26 +114,19 @@ class RemoteLog:
         parts_found = json.loads(self._answer("POST", "/v1/log/plan", asked))["parts"]
         return [(part["from"], part["to"]) for part in parts_found]
 
-    def read(
-        self,
-        criteria: Criteria,
-        begin: int,
-        end: int,
-        *,
-        columns: Sequence[str] | None = None,
-        rows_maximum: int = BATCH_ROWS_MAXIMUM,
-        bytes_maximum: int = BATCH_BYTES_MAXIMUM,
-    ) -> Chunk:
+    def read(self, question: Question) -> Chunk:
         """The matching messages from `begin` on, up to a number of rows and bytes."""
-        names = None if columns is None else list(columns)
-        limits: dict[str, Any] = {
-            "max_rows": rows_maximum,
-            "max_bytes": bytes_maximum,
-            "columns": names,
-            "cursor": self._cursor,
-            "reader": self._reader,
-        }
-        content = self._answer("POST", "/v1/log/records", _asked(criteria, begin, end, **limits))
+        asked = _asked(
+            question.criteria,
+            question.begin,
+            question.end,
+            max_rows=question.rows_maximum,
+            max_bytes=question.bytes_maximum,
+            columns=question.columns,
+            cursor=self._cursor,
+            reader=self._reader,
+        )
+        content = self._answer("POST", "/v1/log/records", asked)
         reader = pa.ipc.open_stream(content)
         told = reader.schema.metadata
         batch = reader.read_next_batch().replace_schema_metadata()

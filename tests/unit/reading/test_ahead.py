@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.reading.ahead import ReadAhead
 from holdfast.reading.criteria import EVERYTHING, Criteria
-from holdfast.reading.log import BrokerAwayError, Chunk, Extent, Reach, chunks
+from holdfast.reading.log import BrokerAwayError, Chunk, Extent, Question, Reach, chunks
 
 
 class NotedLog:
@@ -34,7 +34,8 @@ class NotedLog:
     ) -> list[tuple[int, int]]:
         return [(begin, end)]
 
-    def read(self, criteria: Criteria, begin: int, end: int, **_limits: Any) -> Chunk:
+    def read(self, question: Question) -> Chunk:
+        begin, end = question.begin, question.end
         self.begun.append(begin)
         until = min(end, begin + 10)
         try:
@@ -63,11 +64,11 @@ def test_a_range_is_read_once_in_order_and_not_beyond_its_end() -> None:
 def test_one_chunk_is_read_ahead_and_no_more() -> None:
     log = NotedLog()
     with ReadAhead(log) as ahead:
-        ahead.read(EVERYTHING, 0, 100)
+        ahead.read(Question(EVERYTHING, 0, 100))
         log.wait_ended(2)
         ahead.extent()
         assert log.begun == [0, 10]
-        ahead.read(EVERYTHING, 10, 100)
+        ahead.read(Question(EVERYTHING, 10, 100))
         log.wait_ended(1)
     assert log.begun == [0, 10, 20]
 
@@ -76,10 +77,10 @@ def test_an_error_ahead_is_raised_where_it_belongs_and_asked_again() -> None:
     log = NotedLog()
     log.failing = {20}
     with ReadAhead(log) as ahead:
-        assert [ahead.read(EVERYTHING, at, 40).next_offset for at in (0, 10)] == [10, 20]
+        assert [ahead.read(Question(EVERYTHING, at, 40)).next_offset for at in (0, 10)] == [10, 20]
         with pytest.raises(BrokerAwayError, match="away at 20"):
-            ahead.read(EVERYTHING, 20, 40)
-        rest = [ahead.read(EVERYTHING, at, 40).next_offset for at in (20, 30)]
+            ahead.read(Question(EVERYTHING, 20, 40))
+        rest = [ahead.read(Question(EVERYTHING, at, 40)).next_offset for at in (20, 30)]
     assert rest == [30, 40]
     assert log.begun == [0, 10, 20, 20, 30]
 
@@ -88,13 +89,14 @@ def test_another_question_gets_its_own_answer() -> None:
     log = NotedLog()
     with ReadAhead(log) as ahead:
         for (begin, _), (_, end) in pairwise([(50, 60), (7, 9), (0, 3)]):
-            assert ahead.read(EVERYTHING, begin, end + 50).batch["offset"][0].as_py() == begin
-        assert ahead.read(EVERYTHING, 10, 12, columns=["offset"]).next_offset == 12
+            chunk = ahead.read(Question(EVERYTHING, begin, end + 50))
+            assert chunk.batch["offset"][0].as_py() == begin
+        assert ahead.read(Question(EVERYTHING, 10, 12, ("offset",))).next_offset == 12
 
 
 def test_who_stops_early_leaves_no_read_behind() -> None:
     log = NotedLog()
     with ReadAhead(log) as ahead:
-        ahead.read(EVERYTHING, 0, 100)
+        ahead.read(Question(EVERYTHING, 0, 100))
     log.wait_ended(2)
     assert log.begun == [0, 10]

@@ -1,6 +1,5 @@
 """Reading a range in bounded steps returns everything once, or says why not."""
 
-from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -8,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast.reading.criteria import EVERYTHING, Criteria
-from holdfast.reading.log import Chunk, Extent, Reach, UnreadableLogError, batches
+from holdfast.reading.log import Chunk, Extent, Question, Reach, UnreadableLogError, batches
 
 
 class SteppingLog:
@@ -31,16 +30,8 @@ class SteppingLog:
     ) -> list[tuple[int, int]]:
         return [(begin, end)]
 
-    def read(
-        self,
-        criteria: Criteria,
-        begin: int,
-        end: int,
-        *,
-        columns: Sequence[str] | None = None,
-        rows_maximum: int = 0,
-        bytes_maximum: int = 0,
-    ) -> Chunk:
+    def read(self, question: Question) -> Chunk:
+        begin, end = question.begin, question.end
         until = min(end, begin + self.step)
         found = [offset for offset in range(begin, until) if offset % 3 == 0]
         batch = pa.RecordBatch.from_pydict({"offset": pa.array(found, pa.int64())})

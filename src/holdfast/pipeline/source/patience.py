@@ -10,18 +10,17 @@ Invariants:
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 from holdfast import system
 from holdfast.reading.criteria import Criteria
 from holdfast.reading.log import (
-    BATCH_BYTES_MAXIMUM,
-    BATCH_ROWS_MAXIMUM,
     BrokerAwayError,
     Chunk,
     Extent,
     LogChangedError,
+    Question,
     Reach,
     ReadableLog,
 )
@@ -150,27 +149,9 @@ class PatientLog:
         """Ranges that cover the range."""
         return self._patiently(lambda: self._inner.split(criteria, begin, end, parts, rows=rows))
 
-    def read(
-        self,
-        criteria: Criteria,
-        begin: int,
-        end: int,
-        *,
-        columns: Sequence[str] | None = None,
-        rows_maximum: int = BATCH_ROWS_MAXIMUM,
-        bytes_maximum: int = BATCH_BYTES_MAXIMUM,
-    ) -> Chunk:
+    def read(self, question: Question) -> Chunk:
         """The matching messages from `begin` on."""
-        return self._patiently(
-            lambda: self._inner.read(
-                criteria,
-                begin,
-                end,
-                columns=columns,
-                rows_maximum=rows_maximum,
-                bytes_maximum=bytes_maximum,
-            )
-        )
+        return self._patiently(lambda: self._inner.read(question))
 
     def _patiently(self, ask: Callable[[], T]) -> T:
         def of_this_log() -> T:

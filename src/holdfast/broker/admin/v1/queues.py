@@ -34,6 +34,7 @@ from holdfast.broker.observe.queue_views import QueueView
 from holdfast.broker.state.broker import Broker
 from holdfast.reading.criteria import Criteria
 from holdfast.reading.directory import LogDirectory
+from holdfast.reading.log import Question
 
 PAGE_BYTES_MAXIMUM: Final = 1 << 20
 """Of messages in one answer, one message more at most: what JSON makes of it takes milliseconds."""
@@ -300,14 +301,9 @@ def _rows(
 ) -> tuple[list[dict[str, Any]], int]:
     if begin >= end:
         return [], end
-    chunk = reader.read_left(
-        Criteria(filters=tuple(filters)),
-        begin,
-        end,
-        columns=COLUMNS,
-        rows_maximum=limit,
-        bytes_maximum=PAGE_BYTES_MAXIMUM,
-    )
+    criteria = Criteria(filters=tuple(filters))
+    question = Question(criteria, begin, end, COLUMNS, limit, PAGE_BYTES_MAXIMUM)
+    chunk = reader.read_left(question)
     return chunk.batch.to_pylist(), chunk.next_offset
 
 

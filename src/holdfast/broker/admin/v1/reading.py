@@ -43,6 +43,7 @@ from holdfast.reading.directory import LogDirectory
 from holdfast.reading.log import (
     BATCH_BYTES_MAXIMUM,
     BATCH_ROWS_MAXIMUM,
+    Question,
     RecordsGoneError,
 )
 from holdfast.reading.log import COLUMNS as NAMES
@@ -442,14 +443,9 @@ def _answer(
     """All of an answer at one go, so that no part of it waits for the loop to come round."""
     extent = reader.extent()
     begin, end = wanted.within(extent.begin, extent.end)
-    chunk = reader.read(
-        criteria,
-        begin,
-        end,
-        columns=columns,
-        rows_maximum=wanted.max_rows,
-        bytes_maximum=wanted.max_bytes,
-    )
+    names = None if columns is None else tuple(columns)
+    question = Question(criteria, begin, end, names, wanted.max_rows, wanted.max_bytes)
+    chunk = reader.read(question)
     told = {
         "epoch": chunk.epoch,
         "begin": str(begin),

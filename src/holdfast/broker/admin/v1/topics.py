@@ -28,7 +28,7 @@ from holdfast.broker.state.broker import Broker
 from holdfast.kernel import is_valid_topic_filter, is_valid_topic_name
 from holdfast.reading.criteria import Criteria
 from holdfast.reading.directory import LogDirectory
-from holdfast.reading.log import RecordsGoneError
+from holdfast.reading.log import Question, RecordsGoneError
 
 COLUMNS = ("topic", "value", "offset", "qos", "timestamp", "expires_at")
 
@@ -221,7 +221,7 @@ def _messages(reader: LogDirectory, topic_filter: str, offsets: list[int]) -> li
     criteria = Criteria(filters=(topic_filter,))
     for offset in offsets:
         try:
-            chunk = reader.read(criteria, offset, offset + 1, columns=COLUMNS)
+            chunk = reader.read(Question(criteria, offset, offset + 1, COLUMNS))
         except RecordsGoneError:
             # Retention has passed, or the message has been replaced in the meantime.
             continue
