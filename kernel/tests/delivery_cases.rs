@@ -13,7 +13,7 @@ use holdfast_kernel::flow::{
     Acknowledgement, Arrivals, Departure, Fate, Found, NoticeKind, Outgoing, Publish, Refusal, Sending, Span, Step,
     Stored, Terms,
 };
-use holdfast_kernel::ids::{Connection, KeySlot, Location, LogPosition, Offset, Party, Queue, Timestamp};
+use holdfast_kernel::ids::{Connection, KeySlot, Location, LogPosition, Offset, Party, Queue, Receiver, Timestamp};
 use holdfast_kernel::limits;
 use holdfast_kernel::mqtt::exchange;
 use proptest::prelude::*;
@@ -23,6 +23,10 @@ use std::sync::Arc;
 const SUBSCRIBER: Connection = Connection(1);
 
 fn attach(deliveries: &mut Deliveries, state: State, end: u64, entries_maximum: usize) -> Queue {
+    attach_receiver(deliveries, state, end, entries_maximum).1
+}
+
+fn attach_receiver(deliveries: &mut Deliveries, state: State, end: u64, entries_maximum: usize) -> (Receiver, Queue) {
     let attachment = Attachment {
         party: if entries_maximum == 0 { Party(7) } else { Party::TRANSIENT },
         state,
@@ -32,7 +36,7 @@ fn attach(deliveries: &mut Deliveries, state: State, end: u64, entries_maximum: 
         entries_maximum,
         pack_maximum: 0,
     };
-    deliveries.attach(SUBSCRIBER, attachment).unwrap().1
+    deliveries.attach(SUBSCRIBER, attachment).unwrap()
 }
 
 fn published(queue: Queue, offset: u64, expires_at: Option<u64>) -> Publish {
@@ -450,5 +454,95 @@ proptest! {
             }
         }
         prop_assert_eq!(window.len(), kept.len());
+    }
+}
+
+/// How what was in flight to a receiver since an earlier connection ends.
+#[derive(Clone, Copy, PartialEq)]
+enum End {
+    /// The log has the message no more.
+    Gone,
+    /// It does not fit into a packet any more.
+    Unfit,
+    /// It is refused before it is sent again.
+    Refused,
+}
+
+const ENDS: [End; 3] = [End::Gone, End::Unfit, End::Refused];
+
+fn given_up(end: End, qos: u8) -> (Deliveries, Receiver) {
+    let flight = Flight { offset: Offset(3), qos, phase: Phase::Sent, source: Source::Queue };
+    let mut deliveries = Deliveries::default();
+    let state = State { mark: Offset(3), flights: [(9, flight)].into(), ..State::default() };
+    let (receiver, _) = attach_receiver(&mut deliveries, state, 5, 0);
+    let mut scans = deliveries.hungry(Offset(5));
+    for scan in &mut scans {
+        let terms = || Terms { qos: 2, ..Terms::default() };
+        scan.found = (if end == End::Gone { 4 } else { 3 }..5).map(|offset| found(offset, qos, 0, terms())).collect();
+        scan.reached = Offset(5);
+    }
+    deliveries.feed(&mut scans);
+    let why = match end {
+        End::Gone => NoticeKind::Retention,
+        End::Unfit => {
+            let sent = allotted(&mut deliveries, 5, 1);
+            assert_eq!(sent.first().map(|sending| (sending.packet_identifier, sending.dup)), Some((9, true)));
+            deliveries.refuse(SUBSCRIBER, 9, NoticeKind::TooLarge);
+            NoticeKind::TooLarge
+        }
+        End::Refused => {
+            deliveries.refuse(SUBSCRIBER, 9, NoticeKind::Refused);
+            NoticeKind::Refused
+        }
+    };
+    let notices = deliveries.take_notices().into_iter().map(|notice| (notice.kind, notice.first, notice.count));
+    assert_eq!(notices.collect::<Vec<_>>(), [(why, Offset(3), 1)]);
+    assert!(allotted(&mut deliveries, 5, 1).iter().all(|sending| sending.offset == Offset(4)), "it does not come back");
+    (deliveries, receiver)
+}
+
+fn in_flight(deliveries: &mut Deliveries, receiver: Receiver) -> BTreeMap<u16, Flight> {
+    deliveries.state(receiver, std::iter::empty()).unwrap().flights
+}
+
+fn told(deliveries: &mut Deliveries) -> Vec<Acknowledgement> {
+    let mut outgoing = Outgoing::default();
+    deliveries.settle(Offset(5), LogPosition(5), &mut outgoing);
+    let told = outgoing.departures.into_iter().filter_map(|packet| match packet {
+        Departure::Acknowledgement(told) => Some(told),
+        _ => None,
+    });
+    told.collect()
+}
+
+#[test]
+fn what_a_receiver_may_have_of_qos_2_and_is_not_sent_again_is_released() {
+    for end in ENDS {
+        let (mut deliveries, receiver) = given_up(end, 2);
+        assert!(told(&mut deliveries).is_empty(), "not before it is durable");
+        let progress = deliveries.take_progress();
+        assert!(!progress.is_empty());
+        deliveries.progressed(LogPosition(5));
+        let released =
+            Acknowledgement { connection: SUBSCRIBER, step: Step::Released, packet_identifier: 9, refusal: None };
+        assert_eq!(told(&mut deliveries), [released]);
+        // If the connection breaks before its answer, the identifier is still to be released.
+        let left = in_flight(&mut deliveries, receiver).get(&9).map(|flight| flight.phase);
+        assert_eq!(left, Some(Phase::Received));
+        acknowledge(&mut deliveries, Step::Completed, 9);
+        assert!(deliveries.take_at_fault().is_empty());
+        assert!(!in_flight(&mut deliveries, receiver).contains_key(&9), "it is free again");
+        assert!(deliveries.take_notices().is_empty());
+    }
+}
+
+#[test]
+fn what_a_receiver_may_have_of_qos_1_and_is_not_sent_again_is_over() {
+    for end in ENDS {
+        let (mut deliveries, receiver) = given_up(end, 1);
+        deliveries.take_progress();
+        deliveries.progressed(LogPosition(5));
+        assert!(told(&mut deliveries).is_empty());
+        assert!(!in_flight(&mut deliveries, receiver).contains_key(&9));
     }
 }

@@ -473,3 +473,28 @@ def test_acknowledgements_of_nothing_hurt_nobody(
     if kind == "pubrec":
         assert client.expect("pubrel", packet_identifier=4_711).reason_code in {0, NOT_FOUND}
     client.quiet()
+
+
+def test_what_does_not_fit_any_more_is_released_since_its_receiver_may_have_it(
+    peer: Join, name: str
+) -> None:
+    publisher, subscriber = peer(), peer()
+    publisher.connect(f"{name}p")
+    subscriber.connect(name, kept=True)
+    subscriber.subscribe(name, 2)
+    publisher.publish(name, bytes(200), qos=2)
+    identifier = subscriber.expect("publish").packet_identifier
+    # Its answer never comes to the broker.
+    subscriber.drop()
+    smaller = [("maximum_packet_size", 100)]
+    again = peer()
+    again.connect(name, items=smaller, kept=True)
+    again.expect("pubrel", packet_identifier=identifier)
+    again.drop()
+    once_more = peer()
+    once_more.connect(name, items=smaller, kept=True)
+    once_more.expect("pubrel", packet_identifier=identifier)
+    once_more.acknowledge("pubcomp", identifier)
+    publisher.publish(name, b"small", qos=2)
+    assert once_more.message(name).payload == b"small"
+    once_more.quiet()

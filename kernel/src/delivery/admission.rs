@@ -136,10 +136,7 @@ impl Deliveries {
                 found.key_slot = slot;
             }
             match queue.offer(found) {
-                Offered::Skipped => {
-                    let end = Offset(offset.0.saturating_add(1));
-                    self.notices.add(Notice { party, kind: NoticeKind::SlowReader, first: offset, end, count: 1 });
-                }
+                Offered::Skipped => self.notices.add_one(party, NoticeKind::SlowReader, offset),
                 Offered::Taken | Offered::Later => self.queues.make_ready(target.queue),
             }
         }
@@ -185,13 +182,9 @@ impl Deliveries {
             1 => Step::Acknowledged,
             _ => Step::Received,
         };
-        let serial = self.receivers.serial_of(publish.connection);
-        let acknowledgement = Acknowledgement {
-            connection: publish.connection,
-            step,
-            packet_identifier: publish.packet_identifier,
-            refusal,
-        };
+        let Publish { connection, packet_identifier, .. } = *publish;
+        let serial = self.receivers.serial_of(connection);
+        let acknowledgement = Acknowledgement { connection, step, packet_identifier, refusal };
         self.held.until(position, serial, Departure::Acknowledgement(acknowledgement));
     }
 
@@ -245,8 +238,7 @@ impl Deliveries {
         }
         if let Some(kind) = lost {
             let loser = self.receivers.get(handle).map(|receiver| receiver.loser(flight));
-            let end = Offset(flight.offset.0.saturating_add(1));
-            self.notices.add(Notice { party: loser.unwrap_or_default(), kind, first: flight.offset, end, count: 1 });
+            self.notices.add_one(loser.unwrap_or_default(), kind, flight.offset);
         } else if let Some(receiver) = self.receivers.get_mut(handle) {
             receiver.acknowledged = receiver.acknowledged.wrapping_add(1);
         }
@@ -283,27 +275,26 @@ impl Deliveries {
         let Some(receiver) = self.receivers.get_mut(handle) else { return };
         let flight = receiver.window.awaited(packet_identifier).filter(|flight| flight.offset == offset);
         let Some(flight) = flight else { return };
-        let (party, queue) = (receiver.loser(&flight), receiver.queue);
-        receiver.lose(packet_identifier, &flight);
-        match flight.source {
-            Source::Group(group) => self.finish_shared(&flight, group),
-            // Where it was sent on this connection, it is not only passed by.
-            Source::Queue => drop(self.queues.get_mut(queue).map(|queue| queue.cursor.acknowledge(offset))),
-            Source::Retained => {}
-        }
+        let party = receiver.loser(&flight);
+        let is_released = receiver.lose(packet_identifier, &flight);
+        // Where it was sent on this connection, it is not only passed by.
+        self.finish_record(handle, &flight);
         self.receivers.change(handle, |changes| {
-            changes.completed.push(packet_identifier);
-            if flight.source == Source::Retained {
-                changes.owed_done.push(offset);
-            }
+            (if is_released { &mut changes.received } else { &mut changes.completed }).push(packet_identifier);
         });
-        self.notices.add(Notice { party, kind, first: offset, end: Offset(offset.0.saturating_add(1)), count: 1 });
+        if is_released {
+            self.follow(handle, Step::Released, packet_identifier, None);
+        }
+        self.notices.add_one(party, kind, offset);
     }
 
     /// A message that encode could not send (too large for the client, or gone) is done with.
     pub fn refuse(&mut self, connection: Connection, packet_identifier: u16, kind: NoticeKind) {
         let Some(handle) = self.receivers.on(connection) else { return };
         let Some(receiver) = self.receivers.get_mut(handle) else { return };
+        if let Some(offset) = receiver.window.in_doubt(packet_identifier).map(|flight| flight.offset) {
+            return self.give_up(handle, packet_identifier, offset, kind);
+        }
         let Some((flight, was_given_up)) = receiver.end(packet_identifier) else { return };
         self.ended(handle, packet_identifier, &flight, (!was_given_up).then_some(kind));
     }
@@ -314,10 +305,9 @@ impl Deliveries {
         let (connection, is_durable) = (receiver.connection, receiver.party.is_durable());
         let serial = self.receivers.serial_of(connection);
         let told = Departure::Acknowledgement(Acknowledgement { connection, step, packet_identifier, refusal });
-        if is_durable {
-            self.held.until_progress(serial, told);
-        } else {
-            self.held.until(LogPosition(0), serial, told);
+        match is_durable {
+            true => self.held.until_progress(serial, told),
+            false => self.held.until(LogPosition(0), serial, told),
         }
     }
 }

@@ -194,9 +194,7 @@ impl Deliveries {
             let queue = self.queues.of_group(party).and_then(|handle| self.queues.get_mut(handle));
             // Where it is the group's until it is received, it has gone back.
             if queue.is_none_or(|queue| queue.cursor.delivery(flight.offset).is_none()) {
-                let end = Offset(flight.offset.0.saturating_add(1));
-                let kind = NoticeKind::SessionEnded;
-                self.notices.add(Notice { party, kind, first: flight.offset, end, count: 1 });
+                self.notices.add_one(party, NoticeKind::SessionEnded, flight.offset);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What will not be delivered, range-coded until the caller collects it.
 
 use crate::flow::{Notice, NoticeKind};
-use crate::ids::Party;
+use crate::ids::{Offset, Party};
 use crate::limits;
 use std::collections::BTreeMap;
 
@@ -23,6 +23,11 @@ impl Notices {
             }
             _ => ranges.push(notice),
         }
+    }
+
+    /// The same of one message.
+    pub fn add_one(&mut self, party: Party, kind: NoticeKind, first: Offset) {
+        self.add(Notice { party, kind, first, end: Offset(first.0.saturating_add(1)), count: 1 });
     }
 
     /// True if there are none.

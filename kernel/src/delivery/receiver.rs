@@ -71,14 +71,20 @@ impl Receiver {
     }
 
     /// Its message cannot be sent again. If it went out on this connection it may still be answered: its packet
-    /// identifier, and its place in Receive Maximum, stay taken until then.
-    pub fn lose(&mut self, packet_identifier: u16, flight: &Flight) {
+    /// identifier, and its place in Receive Maximum, stay taken until then. True if the receiver may have it since an
+    /// earlier one, and is to be told that its identifier is released.
+    pub fn lose(&mut self, packet_identifier: u16, flight: &Flight) -> bool {
+        if let Some(flight) = self.window.in_doubt(packet_identifier) {
+            flight.phase = Phase::Received;
+            return true;
+        }
         if !self.window.is_sent(packet_identifier) {
             self.end(packet_identifier);
         } else if let Some(pack) = self.pack_of(flight.source) {
             pack.finish();
         }
         self.window.give_up(packet_identifier);
+        false
     }
 
     #[inline]

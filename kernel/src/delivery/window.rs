@@ -27,6 +27,7 @@ pub struct Window {
 struct Exchange {
     flight: Flight,
     on_this_connection: bool,
+    is_old: bool,
     is_given_up: bool,
     attempts: u16,
     since: Timestamp,
@@ -34,7 +35,8 @@ struct Exchange {
 
 impl Exchange {
     fn new(flight: Flight, on_this_connection: bool) -> Exchange {
-        Exchange { flight, on_this_connection, is_given_up: false, attempts: 0, since: Timestamp(0) }
+        let since = Timestamp(0);
+        Exchange { flight, on_this_connection, is_old: !on_this_connection, is_given_up: false, attempts: 0, since }
     }
 
     /// It counts as one of this connection; returns how many more of those there are.
@@ -128,6 +130,14 @@ impl Window {
             self.outstanding += exchange.bring_over();
             exchange.is_given_up = true;
         }
+    }
+
+    /// The exchange of `identifier`, if the receiver may have its message since an earlier connection and not have said
+    /// so: until it is released, another message under this identifier would be the same one to it (MQTT 5 section
+    /// 4.3.3).
+    pub fn in_doubt(&mut self, identifier: u16) -> Option<&mut Flight> {
+        let exchange = self.flights.get_mut(&identifier).filter(|exchange| exchange.is_old && !exchange.is_given_up);
+        exchange.map(|exchange| &mut exchange.flight).filter(|flight| flight.qos == 2 && flight.phase == Phase::Sent)
     }
 
     /// True if its message was sent on this connection, whether or not it is to be sent again.

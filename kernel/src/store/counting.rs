@@ -62,6 +62,8 @@ pub struct Question {
     from: Offset,
     to: Offset,
     begun: bool,
+    /// Where the effort of this piece ends.
+    until: u64,
     learning: Learning,
     interest: Option<Interest>,
     part: Part,
@@ -95,6 +97,7 @@ impl Question {
             from,
             to,
             begun: false,
+            until: 0,
             learning: Learning::default(),
             interest: None,
             part: Part::default(),
@@ -193,34 +196,33 @@ impl<'a> Looking<'a> {
 
     /// Works on the question with about this effort, and always gets on. Returns the answer once it is there.
     pub(super) fn answer(&mut self, question: &mut Question, effort: u64) -> Result<Option<u64>> {
-        let until = self.archive.effort.saturating_add(effort);
-        if !question.begun {
-            question.begun = true;
+        question.until = self.archive.effort.saturating_add(effort);
+        if !std::mem::replace(&mut question.begun, true) {
             question.to = question.to.min(self.durable);
             if question.wanted == Wanted::Newest(0) {
                 return Ok(Some(question.to.max(question.from).0));
             }
         }
-        let Some(interest) = self.interest_of(question, until) else { return Ok(None) };
-        let answer = self.walk_segments(question, &interest, until);
+        let Some(interest) = self.interest_of(question) else { return Ok(None) };
+        let answer = self.walk_segments(question, &interest);
         question.interest = Some(interest);
         answer
     }
 
-    fn interest_of(&mut self, question: &mut Question, until: u64) -> Option<Interest> {
+    fn interest_of(&mut self, question: &mut Question) -> Option<Interest> {
         if let Some(interest) = question.interest.take() {
             return Some(interest);
         }
         let subscriptions = Arc::clone(&question.subscriptions);
         let filters = subscriptions.iter().map(|subscription| subscription.filter.as_slice());
-        let effort = (&mut self.archive.effort, until);
+        let effort = (&mut self.archive.effort, question.until);
         let sets = question.learning.learn(filters, self.filters, self.dictionary, effort)?.to_vec();
         let all = union(sets.iter());
         let are_apart = sets.iter().map(|set| set.len()).sum::<u64>() == all.len();
         Some(Interest { sets, all, are_apart })
     }
 
-    fn walk_segments(&mut self, question: &mut Question, interest: &Interest, until: u64) -> Result<Option<u64>> {
+    fn walk_segments(&mut self, question: &mut Question, interest: &Interest) -> Result<Option<u64>> {
         let is_backward = matches!(question.wanted, Wanted::Newest(_));
         while question.from < question.to && !interest.all.is_empty() {
             let Some(stretch) = self.next_stretch(question, is_backward) else { break };
@@ -228,7 +230,7 @@ impl<'a> Looking<'a> {
             if question.part.segment != Some(stretch.number) {
                 question.part = Part { segment: Some(stretch.number), ..Part::default() };
             }
-            if !self.look_into(question, interest, &stretch, until)? {
+            if !self.look_into(question, interest, &stretch)? {
                 return Ok(None);
             }
             if let Some(answer) = self.conclude_stretch(question, &stretch)? {
@@ -239,7 +241,7 @@ impl<'a> Looking<'a> {
                 true => question.to = stretch.first,
                 false => question.from = stretch.end,
             }
-            if self.archive.effort >= until {
+            if self.archive.effort >= question.until {
                 return Ok(None);
             }
         }
@@ -267,19 +269,13 @@ impl<'a> Looking<'a> {
     }
 
     /// Finds out what the stretch has; false if the effort is used up before.
-    fn look_into(
-        &mut self,
-        question: &mut Question,
-        interest: &Interest,
-        stretch: &Stretch,
-        until: u64,
-    ) -> Result<bool> {
+    fn look_into(&mut self, question: &mut Question, interest: &Interest, stretch: &Stretch) -> Result<bool> {
         let present = self.archive.queued_topics(stretch.place)?;
         if present.is_disjoint(&interest.all) {
             return Ok(true);
         }
         if !question.part.is_walk {
-            let Some(tally) = self.tally(question, interest, stretch, &present, until)? else { return Ok(false) };
+            let Some(tally) = self.tally(question, interest, stretch, &present)? else { return Ok(false) };
             let is_enough = match question.wanted {
                 Wanted::Newest(messages) => tally.messages < messages.saturating_sub(question.total),
                 Wanted::First => tally.messages == 0,
@@ -292,7 +288,7 @@ impl<'a> Looking<'a> {
             }
             question.part = Part { segment: Some(stretch.number), is_walk: true, ..Part::default() };
         }
-        self.walk_topics(question, interest, stretch, &present, until)
+        self.walk_topics(question, interest, stretch, &present)
     }
 
     /// What a whole sealed segment has, mostly from what is remembered; an empty tally where the stretch is none.
@@ -303,7 +299,6 @@ impl<'a> Looking<'a> {
         interest: &Interest,
         stretch: &Stretch,
         present: &Topics,
-        until: u64,
     ) -> Result<Option<Tally>> {
         if !question.is_plain(stretch) {
             return Ok(Some(Tally::default()));
@@ -317,7 +312,7 @@ impl<'a> Looking<'a> {
                 Some(tally) => tally,
                 None => {
                     let wanted = topics.as_ref() & present.as_ref();
-                    if !add_up(self.archive, part, stretch.place, (&wanted, question.keeps_all), until)? {
+                    if !add_up(self.archive, part, stretch.place, (&wanted, question.keeps_all), question.until)? {
                         return Ok(None);
                     }
                     if wanted.len() > MANY_TOPICS && name.len() <= JOINED_BYTES_MAXIMUM {
@@ -330,7 +325,7 @@ impl<'a> Looking<'a> {
             part.sum = part.sum.and(tally);
             part.set = part.set.saturating_add(1);
             (part.tally, part.topic) = (Tally::default(), 0);
-            if self.archive.effort >= until && part.set < count {
+            if self.archive.effort >= question.until && part.set < count {
                 return Ok(None);
             }
         }
@@ -344,7 +339,6 @@ impl<'a> Looking<'a> {
         interest: &Interest,
         stretch: &Stretch,
         present: &Topics,
-        until: u64,
     ) -> Result<bool> {
         let wanted = interest.all.as_ref() & present.as_ref();
         if wanted.len() > MANY_TOPICS {
@@ -352,11 +346,11 @@ impl<'a> Looking<'a> {
         }
         let range = question.common_range(stretch).filter(|_| !self.archive.is_uneven(stretch.place));
         if let Some((first, end)) = range {
-            return self.walk_together(question, stretch, &wanted, (first, end), until);
+            return self.walk_together(question, stretch, &wanted, (first, end));
         }
         for (place, topic) in wanted.range(question.part.topic..).enumerate() {
             // Every piece gets on, whatever finding its place has cost.
-            if place > 0 && self.archive.effort >= until {
+            if place > 0 && self.archive.effort >= question.until {
                 question.part.topic = topic;
                 return Ok(false);
             }
@@ -375,7 +369,7 @@ impl<'a> Looking<'a> {
                     self.take(question, &counts, &found);
                 }
                 None => {
-                    if !self.walk_records(question, stretch, topic, &counts, until)? {
+                    if !self.walk_records(question, stretch, topic, &counts)? {
                         question.part.topic = topic;
                         return Ok(false);
                     }
@@ -392,7 +386,6 @@ impl<'a> Looking<'a> {
         stretch: &Stretch,
         wanted: &RoaringBitmap,
         (first, end): (Offset, Offset),
-        until: u64,
     ) -> Result<bool> {
         let low = self.place_of(&mut question.part, stretch, first)?;
         let high = self.place_of(&mut question.part, stretch, end)?;
@@ -409,7 +402,7 @@ impl<'a> Looking<'a> {
                 Wanted::First => part.positions.extend(found.iter().min()),
                 Wanted::Count | Wanted::Bytes => part.total = part.total.saturating_add(wide(found.len())),
             }
-            if let Some(topic) = left.peek().filter(|_| self.archive.effort >= until) {
+            if let Some(topic) = left.peek().filter(|_| self.archive.effort >= question.until) {
                 question.part.topic = *topic;
                 return Ok(false);
             }
@@ -425,7 +418,6 @@ impl<'a> Looking<'a> {
         stretch: &Stretch,
         topic: u32,
         counts: &TopicCounts,
-        until: u64,
     ) -> Result<bool> {
         let low = self.place_of(&mut question.part, stretch, stretch.first)?.max(question.part.position);
         let high = self.place_of(&mut question.part, stretch, stretch.end)?;
@@ -438,7 +430,7 @@ impl<'a> Looking<'a> {
         let (mut found, mut entries) = (Vec::new(), Vec::new());
         let mut is_done = true;
         for (place, position) in positions.into_iter().enumerate() {
-            if place > 0 && self.archive.effort >= until {
+            if place > 0 && self.archive.effort >= question.until {
                 (question.part.position, is_done) = (position, false);
                 break;
             }

@@ -99,8 +99,7 @@ impl Tail {
         let is_before = |chunk: &Arc<Chunk>| (chunk.segment, chunk.start) <= (segment, position);
         let is_there = |chunk: &Arc<Chunk>| is_before(chunk) && (segment, position) < (chunk.segment, chunk.end());
         // Who reads goes on where it was, or with the chunk behind.
-        let mut near = self.found..self.found.saturating_add(2);
-        let near = near.find(|place| self.chunks.get(*place).is_some_and(is_there));
+        let near = (self.found..).take(2).find(|place| self.chunks.get(*place).is_some_and(is_there));
         self.found = near.or_else(|| self.chunks.partition_point(is_before).checked_sub(1))?;
         let chunk = self.chunks.get(self.found).filter(|chunk| chunk.segment == segment)?;
         chunk.bytes.get(index(position.saturating_sub(chunk.start))..).filter(|rest| !rest.is_empty())
