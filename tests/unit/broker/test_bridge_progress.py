@@ -42,6 +42,7 @@ def test_acknowledgements_are_progress_although_the_mark_stays(
         mark=lambda: 7,
         acknowledged=lambda: acknowledged,
         in_flight=lambda: 1,
+        is_ready=lambda: True,
         known_as=lambda bridge: bridge.client_identifier,
     )
     link = connected(queue)

@@ -303,8 +303,10 @@ class Bridges:
             self._connections,
             self._delivery.queues,
             self._delivery.redrives,
+            self._chores,
             record,
             self._config.bridges_buffer_bytes,
+            self._now_us,
         )
         known.link = Link(
             bridge,
@@ -325,7 +327,7 @@ class Bridges:
             )
         fields = {"bridge": bridge.name, "remote": bridge.address, "storage": storage}
         log.info("bridge starts", extra={"fields": fields | {"a restart loses": lost}})
-        known.link.start(now_us)
+        known.link.start()
 
     async def _password(self, bridge: Bridge) -> bytes | None:
         """The password to connect with. Raises `OSError` with a sentence."""

@@ -166,9 +166,9 @@ class Link:
 
     # --- from above -----------------------------------------------------------------------------
 
-    def start(self, now_us: int) -> None:
+    def start(self) -> None:
         """Attaches the queue, and connects as soon as it can."""
-        self.queue.begin(terms.outbound(self.bridge), self.bridge, now_us)
+        self.queue.begin(terms.outbound(self.bridge), self.bridge)
         self._connect_now()
 
     def stop(self, now_us: int) -> None:
@@ -202,7 +202,7 @@ class Link:
         left it. False once that is done."""
         if self.state is not State.DRAINING:
             return False
-        if self._is_asking() or not self.queue.is_noted():
+        if self._is_asking() or not self.queue.is_ready():
             return True
         if self._course.is_alone:
             return self._tries_one(self._world.now_us())
@@ -223,7 +223,7 @@ class Link:
             self._pinged_at_us = now_us
             self._write(connection, "pingreq", {})
         moved = (self.queue.mark(), self.queue.acknowledged())
-        is_waiting = self.queue.in_flight() > 0 or self._is_asking()
+        is_waiting = self._is_asking() or (self.queue.is_ready() and self.queue.in_flight() > 0)
         if moved != self._moved or not is_waiting:
             self._moved, self._moved_at_us = moved, now_us
         return now_us - self._moved_at_us < self._config().bridges_stall_timeout_s * SECOND_US

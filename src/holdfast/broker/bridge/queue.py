@@ -12,9 +12,11 @@ Invariants:
    with DUP under its packet identifier, once.
 3. If the remote has forgotten the session, what it has not said to have is sent as new, and what it
    has said to have is not sent again.
+4. What is beyond its limit is counted in pieces while it is attached, and nothing of it is sent
+   before that.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -29,10 +31,10 @@ from holdfast.broker.bridge.terms import (
     taken,
     within,
 )
-from holdfast.broker.chores import Pieces
+from holdfast.broker.chores import Chores, Pieces
 from holdfast.broker.delivery.parties import Parties
-from holdfast.broker.delivery.queue_at_rest import Cut
-from holdfast.broker.delivery.queues import Queues
+from holdfast.broker.delivery.queue_at_rest import Cut, QueueAtRest
+from holdfast.broker.delivery.queues import Prepared, Queues
 from holdfast.broker.delivery.redrives import Redrives, Target
 from holdfast.broker.mqtt.subscriptions import Subscriptions
 from holdfast.broker.sockets.connection import Connections
@@ -74,20 +76,26 @@ class BridgeQueue:
         connections: Connections,
         queues: Queues,
         redrives: Redrives,
+        chores: Chores,
         record: QueueRecord,
         shelf_bytes_maximum: int,
+        clock_us: Callable[[], int],
     ) -> None:
         self._kernel = kernel
         self._connections = connections
         self._queues = queues
         self._redrives = redrives
+        self._chores = chores
+        self._clock_us = clock_us
         self._subscriptions = Subscriptions(kernel)
         self._shelf_bytes_maximum = shelf_bytes_maximum
         self.record = record
         self.is_connected = False
         """It is attached to a connection with the remote."""
         self._terms: Subscription | None = None
-        """On which it takes what is driven again."""
+        """On which it takes what is driven again, as soon as it does."""
+        self._weighing: Pieces[None] | None = None
+        """What is beyond its limit is being counted."""
         self._acknowledged_before = 0
         self._connection = 0
         self._queue = 0
@@ -95,10 +103,12 @@ class BridgeQueue:
         self._sent_before = 0
         self._noted_at = 0
         self._grant: Grant | None = None
+        self._place: tuple[int, tuple[Subscription, ...], int]
+        """As it was attached last: where, for what, and how much may be in flight."""
         self._bridge: Bridge
         self._rewriting: Rewriting
 
-    def begin(self, rewriting: Rewriting, bridge: Bridge, now_us: int) -> None:
+    def begin(self, rewriting: Rewriting, bridge: Bridge) -> None:
         """Attaches it to its own place."""
         self._rewriting = rewriting
         self._bridge = bridge
@@ -107,7 +117,7 @@ class BridgeQueue:
             self._sent_before = self._kernel.log.end_offset()
         state = self._kernel.log.delivery_state(self.record.party)
         self._unreleased = unreleased(state) if state else b""
-        self._stand(now_us)
+        self._stand()
 
     def known_as(self, bridge: Bridge) -> str:
         """The client identifier under which the remote keeps its session."""
@@ -161,32 +171,31 @@ class BridgeQueue:
         self._kernel.outboxes.close(place)
         self._connections.free(place)
         found = within(self.record.reads, granted)
-        self._attach(connection, found, 1 if is_alone else granted.receive_maximum, now_us)
-        self.is_connected, self._terms = True, taken(granted)
+        receive_maximum = 1 if is_alone else granted.receive_maximum
+        self._attach(connection, found, receive_maximum, self._queues.at_rest(self.record))
+        self.is_connected = True
         if is_alone:
             self.hold(True)
-        else:
-            self._redrives.join(self.record.party, connection, self._terms)
         self._redrives.grant(self.record.party, self._grant)
         is_given = client_identifier != self._bridge.identifier
         given_to = caller(self._bridge) if is_given else ""
         given = client_identifier if is_given else ""
         held = replace(self.record, held_as=HELD_AS_CONNECTED, session_of=caller(self._bridge))
         self._note(replace(held, given_to=given_to, given=given), now_us)
+        self._weigh(None if is_alone else taken(granted))
         return self._unreleased
 
     def lost(self, now_us: int) -> None:
         """The connection is about to be closed: the queue goes back to its own place."""
         connection = self._connection
-        self._unreleased = self._kernel.inbox.unreleased(connection)
         # What an earlier life may have sent is not all in flight again: it stays on record.
         is_known = self.mark() >= self._sent_before
         self._rest(now_us)
         self._redrives.detach(connection, now_us)
-        self.is_connected = False
+        self.is_connected, self._terms = False, None
         if is_known:
             self._note(replace(self.record, held_as=""), now_us)
-        self._stand(now_us, connection)
+        self._stand(connection)
 
     def end(self, now_us: int) -> None:
         """Is attached nowhere any more; what waits on the shelf is lost, and on record as that."""
@@ -205,7 +214,7 @@ class BridgeQueue:
 
     def takers(self) -> dict[int, Subscription | None]:
         """On which connection it takes what is driven again."""
-        return {self._connection: self._terms} if self.is_connected else {}
+        return {} if self._terms is None else {self._connection: self._terms}
 
     def carried(self) -> Carried:
         """What has come and gone since `begin`."""
@@ -240,6 +249,10 @@ class BridgeQueue:
         """True once it is durable that it is connected, and under which name, so that a crash
         cannot forget it."""
         return self._kernel.log.durable_position() >= self._noted_at
+
+    def is_ready(self) -> bool:
+        """True once that is so, and it has no more than its limit."""
+        return self._weighing is None and self.is_noted()
 
     def asks(self, filters: Iterable[str], now_us: int) -> None:
         """The remote's session may have subscriptions to these, and has no others."""
@@ -288,7 +301,7 @@ class BridgeQueue:
         """Below which offset the remote has said to have all."""
         return self._kernel.deliveries.mark(self._queue)
 
-    def _stand(self, now_us: int, before: int | None = None) -> None:
+    def _stand(self, before: int | None = None) -> None:
         place = self._connections.reserve()
         outboxes = self._kernel.outboxes
         outboxes.open(
@@ -300,8 +313,10 @@ class BridgeQueue:
         )
         outboxes.set_writable(place, False)
         self._carry(before, place)
-        self._attach(place, self.record.reads, RECEIVE_MAXIMUM_DEFAULT, now_us)
+        at_rest = self._queues.at_rest(self.record)
+        self._attach(place, self.record.reads, RECEIVE_MAXIMUM_DEFAULT, at_rest)
         self.give(False)
+        self._weigh(None)
 
     def _carry(self, before: int | None, connection: int) -> None:
         outboxes = self._kernel.outboxes
@@ -310,11 +325,45 @@ class BridgeQueue:
         if before is not None:
             outboxes.hand_over(before, connection)
 
+    def _weigh(self, terms: Subscription | None) -> None:
+        """Begins to count what it has beyond its limit; then that is cut off, and if there are
+        terms for it, it takes what is driven again."""
+        self._weighing = self._weighed(terms)
+        self._chores.start(self._weighing, lambda _nothing: None)
+
+    def _weighed(self, terms: Subscription | None) -> Pieces[None]:
+        while True:
+            state = self.state()
+            prepared = yield from self._queues.prepare(self.record, self._clock_us(), state)
+            # Nothing is sent meanwhile, but it reads on past what nobody wants, and retention may
+            # take some of it.
+            if self.state() == state:
+                break
+        self._weighing = None
+        if prepared.lost:
+            self._cut(prepared, self._clock_us())
+        self._terms = terms
+        if terms is not None:
+            self._redrives.join(self.record.party, self._connection, terms)
+        # Its link finds it ready in the turn that follows.
+        yield None
+
+    def _cut(self, prepared: Prepared, now_us: int) -> None:
+        place = self._place
+        self._rest(now_us)
+        at_rest = self._queues.cut_on(self.record, prepared, now_us)
+        self._attach(*place, at_rest)
+        self.give(False)
+
     def _attach(
-        self, connection: int, found: tuple[Subscription, ...], receive_maximum: int, now_us: int
+        self,
+        connection: int,
+        found: tuple[Subscription, ...],
+        receive_maximum: int,
+        at_rest: QueueAtRest,
     ) -> None:
+        self._place = connection, found, receive_maximum
         party = self.record.party
-        at_rest = self._queues.cut(self.record, self.record.owner, None, now_us)
         self._queue = self._kernel.deliveries.attach(
             connection,
             party=party,
@@ -335,6 +384,11 @@ class BridgeQueue:
 
     def _rest(self, now_us: int) -> None:
         party = self.record.party
+        if self._weighing is not None:
+            self._weighing.close()
+            self._weighing = None
+        if self.is_connected:
+            self._unreleased = self._kernel.inbox.unreleased(self._connection)
         self._subscriptions.forget(self._queue, self._connection)
         self._acknowledged_before = self.acknowledged()
         state = self._kernel.deliveries.detach(self._connection, self._unreleased)

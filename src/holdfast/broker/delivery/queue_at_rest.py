@@ -83,7 +83,7 @@ def cut_to_age(
     lost = yield from waiting(inquiry, queue, oldest)
     if not lost.count:
         return queue, None
-    return _skipped(queue, oldest), Cut(lost.ranges(queue.mark, oldest), lost.count)
+    return skipped(queue, oldest), Cut(lost.ranges(queue.mark, oldest), lost.count)
 
 
 def cut_to_limit(
@@ -109,7 +109,7 @@ def cut_to_limit(
     if quota.keep == "newest":
         first = yield from found.offset_of(inquiry, excess)
         lost = yield from waiting(inquiry, queue, first)
-        return _skipped(queue, first), Cut(lost.ranges(queue.mark, first), lost.count)
+        return skipped(queue, first), Cut(lost.ranges(queue.mark, first), lost.count)
     first = yield from found.offset_of(inquiry, room)
     first = max(first, max(flights, default=-1) + 1)
     lost = yield from waiting(inquiry, queue, end, begin=first)
@@ -202,7 +202,7 @@ def _done(state: bytes) -> RangeSet:
     return done
 
 
-def _skipped(queue: QueueAtRest, mark: int) -> QueueAtRest:
+def skipped(queue: QueueAtRest, mark: int) -> QueueAtRest:
     """The queue without what waits below this offset."""
     if not queue.state:
         return replace(queue, mark=mark)

@@ -13,7 +13,7 @@ Invariants:
    counted twice is better than never.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from holdfast.broker.chores import Pieces, at_once
@@ -25,6 +25,7 @@ from holdfast.broker.delivery.queue_at_rest import (
     cut_to_quota,
     left_behind,
     queue_at_rest,
+    skipped,
     waiting,
 )
 from holdfast.broker.stages import KernelStages
@@ -43,7 +44,7 @@ from holdfast.broker.store.tables import (
 from holdfast.core.config import Config
 from holdfast.core.loss_reason import LossReason
 from holdfast.core.quota import UNLIMITED, Quota, quota_of
-from holdfast.kernel import TRANSIENT_PARTY, new_state, state_skip
+from holdfast.kernel import TRANSIENT_PARTY, new_state, state_mark, state_skip
 
 FORMER: Final = ((Table.GROUPS, parse_group), (Table.REDRIVES, parse_redrive))
 """Tables in which former versions had shared queues, and how to read them."""
@@ -161,10 +162,14 @@ class Queues:
         state = new_state(mark, done, unreleased=unreleased, before=before)
         self._records.put_delivery_state(party_key(party), state, now_us)
 
-    def prepare(self, record: QueueRecord, now_us: int) -> Pieces[Prepared]:
-        """What a queue at rest has waiting, within its quota, for somebody who comes back; changes
-        nothing."""
+    def prepare(
+        self, record: QueueRecord, now_us: int, state: bytes | None = None
+    ) -> Pieces[Prepared]:
+        """What a queue at rest has waiting, or one in this state, within its quota, for somebody
+        who comes back; changes nothing."""
         before = self.at_rest(record)
+        if state is not None:
+            before = replace(before, state=state, mark=state_mark(state))
         end = self._log.durable_offset()
         inquiry, quota = Inquiry(self._log), self.quota(record)
         queue, lost = yield from cut_to_quota(
@@ -186,6 +191,16 @@ class Queues:
             state = queue.state or new_state(queue.mark)
             self._records.put_delivery_state(party_key(record.party), state, now_us)
         return queue
+
+    def cut_on(self, record: QueueRecord, prepared: Prepared, now_us: int) -> QueueAtRest:
+        """The same for a queue that keeps the newest, which was attached while it was looked at and
+        had something to lose, and rests now: of its state only what its owner has published and not
+        released may have changed since."""
+        before = self.at_rest(record)
+        first = max(end for _, cut in prepared.lost for _, end in cut.ranges)
+        queue = skipped(before, first)
+        found = replace(prepared, before=before, queue=queue)
+        return self.cut(record, record.owner, found, now_us)
 
     def lose(self, owner: str, party: int, reason: LossReason, cut: Cut, now_us: int) -> None:
         """The owner of a queue has lost this of it."""
