@@ -74,6 +74,9 @@ class StillWorld:
     def sockets(self) -> None:
         """None: nothing comes from outside."""
 
+    def resolver(self) -> None:
+        """None: nothing is connected to."""
+
     def handles(self, _listening: Any, _count: int) -> list[Any]:
         return []
 

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from socket import socket
+from socket import SOCK_STREAM, getaddrinfo, socket
 from typing import Any, Protocol, TypeVar
 
 from holdfast import system
@@ -22,6 +22,10 @@ from holdfast.core.layout import LOG_DIRECTORY, STAGED_DIRECTORY, VIEW_FILE
 from holdfast.kernel import Committer, Log, Sockets
 
 T = TypeVar("T")
+
+Resolver = Callable[[str], list[str]]
+"""Finds the addresses of a host by its name, and blocks. Raises `OSError`, or `UnicodeError` for
+what can be no name."""
 
 DRAW_PERIOD_US = 1_000_000
 """How often the steady clock looks at the host's."""
@@ -99,6 +103,9 @@ class World(Protocol):
     def sockets(self) -> Sockets | None:
         """The kernel's table of sockets; `None` where the event loop carries all connections."""
 
+    def resolver(self) -> Resolver | None:
+        """Whoever knows the addresses of names; `None` where the event loop is asked."""
+
     def open_log(self, config: Config) -> tuple[Log, dict[str, Any]]:
         """Opens and recovers the log; see `Log.open`."""
 
@@ -174,6 +181,10 @@ class RealWorld:
         """Real ones."""
         return self._sockets
 
+    def resolver(self) -> Resolver:
+        """The system's."""
+        return _addresses
+
     def open_log(self, config: Config) -> tuple[Log, dict[str, Any]]:
         """Opens the log in the data directory, which the caller has locked."""
         directory = config.data_dir / LOG_DIRECTORY
@@ -204,6 +215,11 @@ class RealWorld:
     def staged(self, config: Config) -> Files:
         """A folder beside the log."""
         return FolderFiles(config.data_dir / STAGED_DIRECTORY, config.durability == "fsync")
+
+
+def _addresses(host: str) -> list[str]:
+    found = getaddrinfo(host, None, type=SOCK_STREAM)
+    return [str(address[0]) for *_, address in found]
 
 
 class FolderFiles:

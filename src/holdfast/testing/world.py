@@ -67,6 +67,9 @@ class SimulatedWorld:
     def sockets(self) -> None:
         """None: all connections are the simulated network's."""
 
+    def resolver(self) -> None:
+        """None: the simulated network knows all names."""
+
     def open_log(self, config: Config) -> tuple[Log, dict[str, Any]]:
         """Opens and recovers the log on the simulated disk."""
         return Log.open_simulated(

@@ -9,7 +9,6 @@ renewed are taken.
 """
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable
 from functools import partial
 from ipaddress import ip_address
@@ -23,6 +22,7 @@ from holdfast.broker.ground import Ground
 from holdfast.broker.sockets.certificates import client_context
 from holdfast.broker.sockets.connection import Connections, Opener, show_address
 from holdfast.broker.sockets.layer import Upper
+from holdfast.broker.sockets.names import Names
 from holdfast.broker.sockets.tls import Handshakes, TlsLinkLayer
 from holdfast.broker.sockets.websocket_link import WebSocketLinkLayer
 from holdfast.core.bridge import Bridge, Place
@@ -44,25 +44,26 @@ class Dialer:
         self._counts: Counts = ground.counts
         self._handshakes = Handshakes(ground.world.workers)
         self._workers = ground.world.workers(1)
+        self._names = Names(ground.world.resolver())
         self._frame_bytes = max(ground.config.maximum_packet_size_bytes, READ_BUFFER_BYTES)
 
     async def dial(self, bridge: Bridge, opener: Opener) -> None:
         """Opens a connection for somebody, who is told when it can be written to; its handshakes
         may still be under way on return. Raises `OSError` or `TimeoutError`."""
-        place = bridge.place
-        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+        place, ends_at = bridge.place, asyncio.get_running_loop().time() + CONNECT_TIMEOUT_S
+        addresses = await self._addresses(bridge, ends_at)
+        async with asyncio.timeout_at(ends_at):
             context = None
             if place.transport in ("tls", "wss"):
                 context = await self._done_by_worker(partial(client_context, bridge.tls))
             plain = self._connections.plain
             if place.transport == "tcp" and plain is not None:
                 make = partial(self._connections.make, place.transport, opener)
-                await _reach(place, partial(plain.connect, make))
+                await _reach(addresses, place.port, ends_at, partial(plain.connect, make))
                 return
-            connect = asyncio.get_running_loop().create_connection
-            await _reach(
-                place, partial(connect, partial(self._stack, bridge, place, context, opener))
-            )
+            stack = partial(self._stack, bridge, place, context, opener)
+            connect = partial(asyncio.get_running_loop().create_connection, stack)
+            await _reach(addresses, place.port, ends_at, connect)
 
     async def read(self, work: Callable[[], T]) -> T:
         """What `work` finds in files. Raises `OSError` or `TimeoutError`."""
@@ -73,6 +74,20 @@ class Dialer:
         """No handshake gets any further."""
         self._handshakes.stop()
         self._workers.stop()
+
+    async def _addresses(self, bridge: Bridge, ends_at: float) -> list[str]:
+        """The addresses that a remote has at this moment, as many of them as are tried."""
+        host = bridge.place.host
+        try:
+            return [str(ip_address(host))]
+        except ValueError:
+            pass
+        try:
+            async with asyncio.timeout_at(ends_at):
+                found = await self._names.addresses(bridge.name, host)
+        except TimeoutError as error:
+            raise OSError(f"{host}: whoever resolves names did not answer in time") from error
+        return found[:DIALLED_ADDRESSES_MAXIMUM]
 
     async def _done_by_worker(self, work: Callable[[], T]) -> T:
         done: asyncio.Future[T | OSError] = asyncio.get_running_loop().create_future()
@@ -115,42 +130,25 @@ def _settle(done: "asyncio.Future[T]", result: T) -> None:
         done.set_result(result)
 
 
-async def _reach(place: Place, connect: Callable[[str, int], Awaitable[object]]) -> None:
+async def _reach(
+    addresses: list[str],
+    port: int,
+    ends_at: float,
+    connect: Callable[[str, int], Awaitable[object]],
+) -> None:
     """Connects to the first of a remote's addresses that answers; each has its share of the
     time."""
     loop = asyncio.get_running_loop()
-    ends_at = loop.time() + CONNECT_TIMEOUT_S
-    addresses = await _resolve(place)
     refusals = []
     for tried, host in enumerate(addresses):
         share_s = (ends_at - loop.time()) / (len(addresses) - tried)
         try:
             async with asyncio.timeout(share_s):
-                await connect(host, place.port)
+                await connect(host, port)
                 return
         except TimeoutError:
             reason = "no answer in time"
         except OSError as error:
             reason = error.strerror or str(error)
-        refusals.append(f"{show_address(host, place.port)}: {reason}")
+        refusals.append(f"{show_address(host, port)}: {reason}")
     raise OSError("; ".join(refusals))
-
-
-async def _resolve(place: Place) -> list[str]:
-    """The addresses that a remote has at this moment, as many of them as are tried."""
-    try:
-        return [str(ip_address(place.host))]
-    except ValueError:
-        pass
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(
-            place.host, place.port, type=socket.SOCK_STREAM
-        )
-    except (OSError, UnicodeError) as error:
-        # A name with an empty or very long part is not even asked for.
-        reason = getattr(error, "strerror", None) or str(error)
-        raise OSError(f"{place.host} is no name of a host: {reason}") from error
-    hosts = dict.fromkeys(str(address[0]) for *_, address in found)
-    if not hosts:
-        raise OSError(f"{place.host} is no name of a host: it has no address")
-    return list(hosts)[:DIALLED_ADDRESSES_MAXIMUM]
