@@ -238,6 +238,7 @@ class SimulatedTransport(asyncio.Transport):
         self._buffer = bytearray()
         self._on_the_way: deque[bytes] = deque()
         self._on_the_way_bytes = 0
+        self._taken_bytes = 0
         self._last_arrival = 0.0
         self._end_wanted = False
         self._end_sent = False
@@ -318,6 +319,11 @@ class SimulatedTransport(asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         return len(self._buffer)
 
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        if name == "taken":
+            return self._taken_bytes, sum(map(len, self._on_the_way))
+        return super().get_extra_info(name, default)
+
     def can_write_eof(self) -> bool:
         return True
 
@@ -392,6 +398,7 @@ class SimulatedTransport(asyncio.Transport):
                 self._peer._soon_after(self.network.delay_s(), self._peer._lose, error)
             return
         if piece:
+            self._peer._taken_bytes += len(piece)
             self._received.append(piece)
         else:
             self._end_received = True

@@ -16,21 +16,23 @@ Flow: bridges -> here -> dialer -> Connection -> here -> queue.
 
 import asyncio
 import logging
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any
 
 from holdfast.broker.bridge import terms
 from holdfast.broker.bridge.asking import Questions
 from holdfast.broker.bridge.backoff import Backoff, draw_share
 from holdfast.broker.bridge.circulation import EMPTIED_S, WINDOW_S, Circulation
 from holdfast.broker.bridge.course import Course
+from holdfast.broker.bridge.events import EVENTS_KEPT, LinkCounts, LinkEvent
 from holdfast.broker.bridge.failure import Failure
+from holdfast.broker.bridge.movement import Movement, Seen
 from holdfast.broker.bridge.queue import BridgeQueue
 from holdfast.broker.bridge.suspicion import OF_NO_MESSAGE, Parting, Suspicion
 from holdfast.broker.sockets.connection import Connection, Connections, Opener, Phase
+from holdfast.broker.sockets.taken import Taken, taken
 from holdfast.broker.stages import KernelStages
 from holdfast.broker.world import World
 from holdfast.core.bridge import Bridge
@@ -50,9 +52,6 @@ from holdfast.protocols.mqtt.remote import (
 
 log = logging.getLogger(__name__)
 
-EVENTS_KEPT: Final = 100
-"""Of each bridge, the newest."""
-
 
 class State(StrEnum):
     """How far a bridge is."""
@@ -69,32 +68,6 @@ class State(StrEnum):
     CONNECTING = "connecting"
     DRAINING = "draining"
     CONNECTED = "connected"
-
-
-@dataclass(frozen=True, slots=True)
-class LinkEvent:
-    """Something that happened to a bridge."""
-
-    at_us: int
-    kind: str
-    detail: str
-
-
-@dataclass(slots=True)
-class LinkCounts:
-    """What has happened since the broker began."""
-
-    attempts: int = 0
-    connections: int = 0
-    refusals: int = 0
-    failures: Counter[Failure] = field(default_factory=Counter)
-    stalls: int = 0
-    sessions_forgotten: int = 0
-    subscriptions_refused: int = 0
-    inbound: int = 0
-    """Messages from the remote over connections that have ended, without what found no room."""
-    inbound_lost: int = 0
-    """Messages from the remote: carried too often already, or without a topic to become."""
 
 
 Dial = Callable[[Bridge, Opener], Awaitable[None]]
@@ -157,8 +130,8 @@ class Link:
         """As it was read for this attempt."""
         self._wish: Wish | None = None
         self._pinged_at_us = 0
-        self._moved = (0, 0)
-        self._moved_at_us = 0
+        self._movement: Movement
+        """On that."""
         self._is_removed = False
         self._questions: Questions | None = None
         """Of the connection, once the remote has accepted it."""
@@ -222,11 +195,8 @@ class Link:
         if granted.keep_alive_s and is_due:
             self._pinged_at_us = now_us
             self._write(connection, "pingreq", {})
-        moved = (self.queue.mark(), self.queue.acknowledged())
-        is_waiting = self._is_asking() or (self.queue.is_ready() and self.queue.in_flight() > 0)
-        if moved != self._moved or not is_waiting:
-            self._moved, self._moved_at_us = moved, now_us
-        return now_us - self._moved_at_us < self._config().bridges_stall_timeout_s * SECOND_US
+        self._movement.saw(self._seen(connection), now_us)
+        return now_us - self._movement.at_us < self._config().bridges_stall_timeout_s * SECOND_US
 
     def stalled(self, now_us: int) -> None:
         """Nothing moved: whoever calls ends the connection."""
@@ -525,7 +495,7 @@ class Link:
             key_slot=key_slot(bridge.identifier.encode()),
         )
         self._kernel.inbox.release(connection.handle)
-        self._pinged_at_us = self._moved_at_us = now_us
+        self._pinged_at_us, self._movement = now_us, Movement(now_us)
         known = self.queue.record.asked if granted.session_present else ()
         questions = self._questions = Questions(bridge, granted, known, self._settled)
         self.queue.asks((*questions.gone, *questions.wanted), now_us)
@@ -539,6 +509,15 @@ class Link:
         self._give(False)
         if self.turn():
             self._drains(self)
+
+    def _seen(self, connection: Connection) -> Seen:
+        queue, bytes_sent = self.queue, taken(connection.transport)
+        # What waits on the shelf goes ahead of all, unless there is one message alone.
+        is_shelf_first = self.state is State.DRAINING and not self._course.is_alone
+        left = bytes_sent.left + queue.unsent_bytes() + is_shelf_first * queue.shelved()[1]
+        is_waiting = self._is_asking() or (queue.is_ready() and queue.in_flight() > 0)
+        answers = (queue.mark(), queue.acknowledged())
+        return Seen(answers, is_waiting, Taken(bytes_sent.taken, left))
 
     def _is_asking(self) -> bool:
         return self._questions is not None and self._questions.identifier > 0
@@ -563,7 +542,7 @@ class Link:
             return False
         for topic_filter, code in otherwise:
             self._refused(topic_filter, code, now_us)
-        self._moved_at_us = now_us
+        self._movement.answered(now_us)
         self._ask(connection, questions, now_us)
         return True
 
@@ -578,6 +557,8 @@ class Link:
         assert self._connection is not None, "it is connected"
         self._connection.gives = is_giving
         self.queue.give(is_giving)
+        if is_giving:
+            self._movement.given()
 
     def _last_words(self, connection: Connection, reason_code: int) -> bytes:
         version = self.bridge.mqtt_version

@@ -212,6 +212,10 @@ class BridgeQueue:
         """Messages of QoS 0 that wait, and the bytes that they take."""
         return self._kernel.outboxes.shelved(self._connection)
 
+    def unsent_bytes(self) -> int:
+        """Bytes that wait for the socket of its connection."""
+        return self._kernel.outboxes.waiting_bytes(self._connection)
+
     def takers(self) -> dict[int, Subscription | None]:
         """On which connection it takes what is driven again."""
         return {} if self._terms is None else {self._connection: self._terms}

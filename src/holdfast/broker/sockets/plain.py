@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from holdfast.broker.ground import Ground
 from holdfast.broker.sockets.connection import Connection, News
+from holdfast.broker.sockets.taken import taken_of
 from holdfast.broker.steps import Steps
 from holdfast.kernel import Sockets
 
@@ -38,10 +39,14 @@ EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 class PlainTransport(asyncio.Transport):
     """One socket of the kernel's, as its connection sees it."""
 
-    __slots__ = ("_is_closing", "_peer_name", "_plain", "token")
+    __slots__ = ("_descriptor", "_is_closing", "_peer_name", "_plain", "token")
 
-    def __init__(self, plain: "PlainSockets", token: int, peer_name: Any) -> None:
+    def __init__(
+        self, plain: "PlainSockets", token: int, peer_name: Any, descriptor: int | None = None
+    ) -> None:
+        """`descriptor`: its socket's, which the kernel has taken over; of one opened from here."""
         self._plain = plain
+        self._descriptor = descriptor
         self._peer_name = peer_name
         self._is_closing = False
         self.token = token
@@ -70,6 +75,7 @@ class PlainTransport(asyncio.Transport):
     def gone(self) -> None:
         """The socket is closed, and its token will be another one's."""
         self._is_closing = True
+        self._descriptor = None
         self.token = GONE
 
     def pause_reading(self) -> None:
@@ -89,9 +95,12 @@ class PlainTransport(asyncio.Transport):
         return self._plain.sockets.waiting_bytes(self.token)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Where it comes from and where it arrived: `peername` and `sockname`."""
+        """Where it comes from and where it arrived: `peername` and `sockname`; and `taken` of one
+        that was opened from here, as in `sockets.taken`."""
         if name == "peername":
             return self._peer_name
+        if name == "taken" and self._descriptor is not None:
+            return taken_of(self._descriptor)
         return (self._plain.sockets.here(self.token) or default) if name == "sockname" else default
 
 
@@ -135,7 +144,8 @@ class PlainSockets:
         except BaseException:
             opened.close()
             raise
-        self._begin(self.sockets.add(opened.detach()), address, make())
+        descriptor = opened.detach()
+        self._begin(self.sockets.add(descriptor), address, make(), descriptor)
 
     def accepted(self, connection: Connection, read_ahead_bytes: int) -> None:
         """It may have so much waiting undecoded before anybody is told; until now, nothing."""
@@ -193,9 +203,11 @@ class PlainSockets:
         if error_number in EXHAUSTED:
             self._pause_accepting(listening, make, error_number)
 
-    def _begin(self, token: int, address: Any, connection: Connection) -> None:
+    def _begin(
+        self, token: int, address: Any, connection: Connection, descriptor: int | None = None
+    ) -> None:
         self._connections[token] = connection
-        transport = PlainTransport(self, token, address)
+        transport = PlainTransport(self, token, address, descriptor)
         connection.connection_made(transport)
         if not transport.is_closing():
             is_pulsar = connection.codec.protocol == "pulsar"

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from holdfast.broker.bridge.bridges import Bridges
-from holdfast.broker.bridge.link import Link, LinkCounts, LinkEvent, State
+from holdfast.broker.bridge.events import LinkCounts, LinkEvent
+from holdfast.broker.bridge.link import Link, State
 from holdfast.broker.bridge.queue import Carried
 from holdfast.broker.chores import Pieces
 from holdfast.broker.delivery.losses import Losses

@@ -30,5 +30,5 @@ class BridgesSection:
         duration(5, 3_600),
         "60s",
         """A connection on which the remote acknowledges nothing for so long, although something
-        waits for it, is ended and opened anew.""",
+        waits for it, and takes no bytes of that either, is ended and opened anew.""",
     )
