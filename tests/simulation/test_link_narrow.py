@@ -101,7 +101,7 @@ def test_a_message_that_takes_longer_than_a_stall_gets_through(goes: str) -> Non
         assert [fields["payload"][:1] for fields in remote.all("publish")] == [b"0", b"1"]
         assert link.queue.in_flight() == 0
 
-    table = {"local_subscriptions": [{"filters": ["up/#"]}]}
+    table = {"local_subscriptions": [{"filters": ["up/#"]}], "keep_alive_s": 3}
     with_remote(body, Narrow(), ROOMY, **table)
 
 

@@ -165,11 +165,13 @@ class Sweep:
 
     def _connections(self, now_us: int) -> None:
         connections, endings = self._stages.connections, self._stages.endings
-        kernel = self._stages.kernel
+        kernel, bridges = self._stages.kernel, self._stages.bridges
         for handle in (*kernel.inbox.silent(now_us), *kernel.pulsar_inbox.silent(now_us)):
             connection = connections.get(handle)
             # Who is not read by us cannot be heard.
-            if connection is not None and not connections.is_paused(connection):
+            if connection is None or connections.is_paused(connection):
+                continue
+            if not bridges.is_heard(handle, now_us):
                 endings.of(connection).silent(connection, now_us)
         for connection in connections.overdue(
             opened_before_us=now_us - CONNECT_TIMEOUT_S * SECOND_US

@@ -173,6 +173,10 @@ class Bridges:
                 expel(link.handle)
         self._loops.sweep(self.links())
 
+    def is_heard(self, handle: int, now_us: int) -> bool:
+        """True if this is a bridge's connection that is not to be ended although nothing comes."""
+        return any(link.handle == handle and link.is_heard(now_us) for link in self.links())
+
     def drains(self, link: Link) -> None:
         """A link has to be looked at in each turn until what waited has gone."""
         self.draining.append(link)

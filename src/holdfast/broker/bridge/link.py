@@ -198,6 +198,14 @@ class Link:
         self._movement.saw(self._seen(connection), now_us)
         return now_us - self._movement.at_us < self._config().bridges_stall_timeout_s * SECOND_US
 
+    def is_heard(self, now_us: int) -> bool:
+        """True if the remote is not to be taken for dead although nothing comes from it: it took
+        bytes lately, and a PINGREQ is still behind others."""
+        granted = self.granted
+        if granted is None:
+            return False
+        return now_us - self._movement.taken_at_us <= 1.5 * granted.keep_alive_s * SECOND_US
+
     def stalled(self, now_us: int) -> None:
         """Nothing moved: whoever calls ends the connection."""
         self.counts.stalls += 1

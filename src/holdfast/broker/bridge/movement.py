@@ -29,6 +29,8 @@ class Movement:
     def __init__(self, now_us: int) -> None:
         self.at_us = now_us
         """When something moved last."""
+        self.taken_at_us = now_us
+        """When bytes of what it has to answer did."""
         self._before = Seen((), is_waiting=False, bytes=Taken(0, 0))
         self._awaited = 0
         """So many bytes have to be taken before the next answer."""
@@ -49,5 +51,7 @@ class Movement:
         is_answered = seen.answers != before.answers or not seen.is_waiting
         if is_answered or self._is_given or not before.is_waiting:
             self._awaited, self._is_given = sum(seen.bytes), False
-        if is_answered or min(seen.bytes.taken, self._awaited) > before.bytes.taken:
+        if seen.is_waiting and min(seen.bytes.taken, self._awaited) > before.bytes.taken:
+            self.at_us = self.taken_at_us = now_us
+        if is_answered:
             self.at_us = now_us

@@ -66,6 +66,13 @@ def test_what_is_given_later_counts_although_it_was_in_flight_before() -> None:
     assert movement.at_us == 50
 
 
+def test_pings_are_no_bytes_that_move() -> None:
+    movement = Movement(0)
+    for second in range(60):
+        movement.saw(idle(PING_BYTES * second), second)
+    assert (movement.at_us, movement.taken_at_us) == (59, 0)
+
+
 def test_an_answer_to_a_question_is_movement() -> None:
     movement = Movement(0)
     assert still_s([waiting(0, 0)] * 20, movement) == 19
