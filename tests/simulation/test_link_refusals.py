@@ -149,6 +149,7 @@ def test_a_message_at_which_the_remote_ends_each_connection_is_on_the_ledger_and
         why = "connection_lost" if code is None else "the remote ended it: quota_exceeded"
         said = f"offset 2: the remote ends each connection at it: {why}"
         assert events(bridged, "message refused") == [said]
+        assert [event.offset for event in link.events if event.offset is not None] == [2]
         assert (link.state, link.queue.in_flight()) == (State.CONNECTED, 0)
         assert qos == 1 or len(remote.taken) == 4
         await bridged.publish("up/x", *[b"more"] * 10, qos=qos)

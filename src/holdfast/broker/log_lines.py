@@ -142,10 +142,15 @@ def reconfigure(level: str, lines_maximum: int) -> None:
     _rate.lines_maximum = lines_maximum
 
 
+def shortened(text: str) -> str:
+    """The text, or its beginning and three dots."""
+    if len(text) <= FIELD_CHARACTERS_MAXIMUM:
+        return text
+    return f"{text[:FIELD_CHARACTERS_MAXIMUM]}..."
+
+
 def _quoted(value: object) -> str:
     if type(value) is int or type(value) is bool:
         return str(value)
-    text = str(value)
-    if len(text) > FIELD_CHARACTERS_MAXIMUM:
-        text = f"{text[:FIELD_CHARACTERS_MAXIMUM]}..."
+    text = shortened(str(value))
     return text if _PLAIN(text) else json.dumps(text)

@@ -258,8 +258,10 @@ def _print(found: dict[str, Any], options: argparse.Namespace) -> int:
     for name, value in settings.items():
         print(f"{'settings':<26} {name} = {printable(json.dumps(value))}")
     for event in events:
-        detail = printable(event["detail"])
-        print(f"{'event':<26} {moment(event['at_us'])} {event['kind']} {detail}")
+        topic_name, detail = event["topic_name"], event["detail"]
+        about = "" if topic_name is None else f"{printable(topic_name)}: "
+        told = f"{event['kind']} {about}{printable(detail)}"
+        print(f"{'event':<26} {moment(event['at_us'])} {told}")
     for sentence in warnings:
         print(f"{'warning':<26} {printable(sentence)}")
     return 0

@@ -20,6 +20,8 @@ class LinkEvent:
     at_us: int
     kind: str
     detail: str
+    offset: int | None = None
+    """Of the message that it is about."""
 
 
 @dataclass(slots=True)

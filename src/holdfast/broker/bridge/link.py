@@ -451,7 +451,7 @@ class Link:
         if offset is not None:
             self.queue.refuse(offset)
             detail = f"offset {offset}: the remote ends each connection at it: {reason}"
-            self._note(now_us, "message refused", detail)
+            self._note(now_us, "message refused", detail, offset)
             # The rest may be as good as ever. A second one in a row says that it may not.
             if suspicion.refused == 1:
                 self._backoff.succeeded()
@@ -582,8 +582,8 @@ class Link:
         data = encode_packet(kind, fields, protocol_version=version)
         self._connections.write([(connection.handle, data)])
 
-    def _note(self, now_us: int, kind: str, detail: str) -> None:
-        self.events.append(LinkEvent(now_us, kind, detail))
+    def _note(self, now_us: int, kind: str, detail: str, offset: int | None = None) -> None:
+        self.events.append(LinkEvent(now_us, kind, detail, offset))
         fields = {"bridge": self.bridge.name, "remote": self.bridge.address}
         level = logging.INFO if kind in ("connected", "stopped") else logging.WARNING
         log.log(level, "bridge %s", kind, extra={"fields": fields | {"detail": detail}})

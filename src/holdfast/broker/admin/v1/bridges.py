@@ -27,8 +27,12 @@ from holdfast.broker.admin.http.query import OFFSET_MAXIMUM
 from holdfast.broker.admin.v1.reading import LogReaders
 from holdfast.broker.bridge_commands import BridgeCommands, Checked
 from holdfast.broker.commands import CommandRefusedError, Refusal
+from holdfast.broker.log_lines import FIELD_CHARACTERS_MAXIMUM, shortened
 from holdfast.broker.observe.bridges import BridgesSeen, BridgeStanding, MessageSeen, MessageState
 from holdfast.core.bridge import HIDDEN, Bridge
+from holdfast.reading.criteria import Criteria
+from holdfast.reading.directory import LogDirectory
+from holdfast.reading.log import Question, RecordsGoneError, UnreadableLogError
 from holdfast.reading.progress import done_at_us
 
 FIRST_UNACKNOWLEDGED: Final = -1
@@ -123,6 +127,14 @@ class BridgeEvent(Struct, kw_only=True):
     at_us: int
     kind: str
     detail: str
+    offset: Annotated[int | None, Meta(description="Of the message that it is about.")]
+    topic_name: Annotated[
+        str | None,
+        Meta(
+            description="Of that message, as long as the log has it; what is longer than"
+            f" {FIELD_CHARACTERS_MAXIMUM} characters is cut off."
+        ),
+    ]
 
 
 class BridgeShown(BridgeRow, kw_only=True):
@@ -364,12 +376,28 @@ class BridgesView:
             self._check(name)
         bridge, events = found.seen.bridge, found.seen.events
         hidden = bridge if bridge.password is None else replace(bridge, password=HIDDEN)
+        topics = await self._topics({it.offset for it in events if it.offset is not None})
         return BridgeShown(
             **asdict(_row(found)),
             settings=hidden,
             warnings=list(self._commands.doubts(bridge)),
-            events=[BridgeEvent(at_us=it.at_us, kind=it.kind, detail=it.detail) for it in events],
+            events=[
+                BridgeEvent(
+                    at_us=it.at_us,
+                    kind=it.kind,
+                    detail=it.detail,
+                    offset=it.offset,
+                    topic_name=None if it.offset is None else topics.get(it.offset),
+                )
+                for it in events
+            ],
         )
+
+    async def _topics(self, offsets: set[int]) -> dict[int, str]:
+        if not offsets:
+            return {}
+        async with self._readers.lend() as reader:
+            return await asyncio.to_thread(_topics_at, reader, sorted(offsets))
 
     def _check(self, name: str) -> None:
         try:
@@ -408,6 +436,20 @@ def _message(seen: MessageSeen) -> BridgeMessage:
     return BridgeMessage(
         offset=seen.offset, state=seen.state, reason=seen.reason, since_us=seen.since_us
     )
+
+
+def _topics_at(reader: LogDirectory, offsets: Sequence[int]) -> dict[int, str]:
+    """The topics of messages, shortened, as far as the log still has them."""
+    found = {}
+    for offset in offsets:
+        try:
+            chunk = reader.read(Question(Criteria(), offset, offset + 1, ("topic",)))
+        except (RecordsGoneError, UnreadableLogError):
+            # What is told of the bridge beside is good without it.
+            continue
+        for row in chunk.batch.to_pylist():
+            found[offset] = shortened(row["topic"])
+    return found
 
 
 def _row(found: BridgeStanding) -> BridgeRow:
