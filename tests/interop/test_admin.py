@@ -355,6 +355,7 @@ def test_the_broker_says_what_it_is(broker: Seen) -> None:
         "/v1/retained/message",
         "/v1/losses?since=yesterday",
         "/v1/losses?after=-1",
+        "/v1/losses?reason=zzz",
         "/v1/broker?x=1",
     ],
 )

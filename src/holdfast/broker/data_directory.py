@@ -27,6 +27,8 @@ def held(directory: Path) -> Iterator[None]:
         lock = (directory / LOCK_FILE).open("a+")
     except OSError as error:
         reason = error.strerror or str(error)
+        if directory.is_symlink() and not directory.exists():
+            reason = f"it is a symbolic link to {directory.readlink()}, which is not there"
         raise DirectoryError(f"the data directory {directory} cannot be used: {reason}") from error
     with lock:
         try:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from holdfast.cli.asking import add_action, broker_of, cell, moment, print_rows, rows
 from holdfast.cli.bridge_frame import frame
-from holdfast.cli.options import Subparsers, row_count
+from holdfast.cli.options import Subparsers, name_given, row_count
 from holdfast.cli.record_text import printable
 from holdfast.cli.top_command import show_frames
 from holdfast.client.http import HttpClient
@@ -68,7 +68,7 @@ def add_to(commands: Subparsers) -> None:
     )
     named = (show_parser, add_parser, check_parser, remove_parser, start_parser, stop_parser)
     for each in (*named, messages_parser):
-        each.add_argument("name", metavar="BRIDGE", help="its name")
+        each.add_argument("name", type=name_given, metavar="BRIDGE", help="its name")
     for each in (add_parser, check_parser):
         _add_fields(each)
     messages_parser.add_argument(

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from holdfast.cli.asking import add_action, broker_of, cell, moment, print_rows, rows
-from holdfast.cli.options import Subparsers, row_count
+from holdfast.cli.options import Subparsers, name_given, row_count
 from holdfast.cli.record_text import printable
 from holdfast.core.errors import ConfigurationError
 
@@ -51,8 +51,10 @@ def add_to(commands: Subparsers) -> None:
         actions, "remove", remove, "remove a cursor, whoever holds it, with what is kept for it"
     )
     for each in (show_parser, fork_parser, move_parser, remove_parser):
-        each.add_argument("name", metavar="CURSOR", help="its name")
-    fork_parser.add_argument("fork", metavar="NAME", help="what the other one is called")
+        each.add_argument("name", type=name_given, metavar="CURSOR", help="its name")
+    fork_parser.add_argument(
+        "fork", type=name_given, metavar="NAME", help="what the other one is called"
+    )
     move_parser.add_argument("place", metavar="PLACE", help="earliest, latest or an offset")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from holdfast.cli.asking import add_action, broker_of, cell, group_path, moment, print_rows
-from holdfast.cli.options import Subparsers
+from holdfast.cli.options import Subparsers, name_given
 from holdfast.cli.record_text import printable
 from holdfast.core.errors import ConfigurationError
 from holdfast.core.moment import parse_moment_us
@@ -31,7 +31,7 @@ def add_to(commands: Subparsers) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     add_action(actions, "list", show_all, "print environments, and who takes messages of whom")
     one = add_action(actions, "show", show, "print one environment with its groups")
-    one.add_argument("environment", metavar="ENVIRONMENT", help="its name")
+    one.add_argument("environment", type=name_given, metavar="ENVIRONMENT", help="its name")
     made = add_action(
         actions, "fork", fork, "make another group that gets what one has had since a time"
     )

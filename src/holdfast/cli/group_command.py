@@ -13,7 +13,7 @@ from holdfast.cli.asking import (
     print_rows,
     rows,
 )
-from holdfast.cli.options import Subparsers, row_count
+from holdfast.cli.options import Subparsers, name_given, row_count
 
 COLUMNS = ("group", "environment", "strategy", "subscribers", "queued", "in_flight")
 SHARE_COLUMNS = ("client_identifier", "qos", "delivered", "in_flight", "key_slots")
@@ -40,7 +40,9 @@ def add_to(commands: Subparsers) -> None:
         help="at most (default: 1000)",
     )
     one = add_action(actions, "show", show, "print one group: what each member got and has")
-    one.add_argument("group", metavar="GROUP", help="its whole name, $share/<name>/<filter>")
+    one.add_argument(
+        "group", type=name_given, metavar="GROUP", help="its whole name, $share/<name>/<filter>"
+    )
 
 
 def show_all(options: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 from holdfast.cli.asking import add_action, add_broker, broker_of, moment, print_rows, rows
 from holdfast.cli.options import Subparsers, row_count
 from holdfast.cli.record_text import printable
+from holdfast.core.loss_reason import LossReason
 
 COLUMNS = (
     "number",
@@ -32,7 +33,13 @@ def add_to(commands: Subparsers) -> None:
     add = parser.add_argument
     add("--json", action="store_true", help="print JSON")
     add("--client", metavar="CLIENT", default="", help="only losses of this client")
-    add("--reason", metavar="REASON", default="", help="only losses with this reason")
+    add(
+        "--reason",
+        metavar="REASON",
+        default="",
+        choices=[reason.value for reason in LossReason],
+        help="only losses with this reason",
+    )
     add("--since", metavar="TIME", help="from this time on: 2026-01-31T12:00 (UTC)")
     add("--until", metavar="TIME", help="up to this time")
     add("--limit", metavar="COUNT", type=row_count, default=1_000, help="at most (default: 1000)")

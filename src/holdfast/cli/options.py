@@ -52,6 +52,13 @@ def effective(options: argparse.Namespace) -> config.Effective:
     )
 
 
+def name_given(text: str) -> str:
+    """A name of something that is there; `argparse` says so if it is empty, as nothing's is."""
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty")
+    return text
+
+
 def row_count(text: str) -> int:
     """How many rows are asked for; `argparse` says so if it is no such number."""
     if not (text.isascii() and text.isdigit()):

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from holdfast.cli.asking import PAGE_ROWS, add_action, broker_of, cell, moment, print_rows, rows
-from holdfast.cli.options import Subparsers, row_count
+from holdfast.cli.options import Subparsers, name_given, row_count
 from holdfast.cli.record_text import payload_text, printable
 from holdfast.client.http import HttpClient
 
@@ -42,7 +42,7 @@ def add_to(commands: Subparsers) -> None:
     show_parser = add_action(actions, "show", show, "print one queue with who reads it")
     read_parser = add_action(actions, "read", read, "print messages of a queue, read or not")
     for each in (show_parser, read_parser):
-        each.add_argument("queue_name", metavar="QUEUE", help="its name")
+        each.add_argument("queue_name", type=name_given, metavar="QUEUE", help="its name")
     for each in (list_parser, read_parser):
         each.add_argument(
             "--limit",

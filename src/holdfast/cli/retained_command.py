@@ -5,7 +5,7 @@ import json
 from urllib.parse import urlencode
 
 from holdfast.cli.asking import add_action, broker_of, print_rows, rows
-from holdfast.cli.options import Subparsers, row_count
+from holdfast.cli.options import Subparsers, name_given, row_count
 from holdfast.cli.record_text import printable
 
 COLUMNS = ("topic_name", "payload_bytes", "qos", "offset")
@@ -26,7 +26,7 @@ def add_to(commands: Subparsers) -> None:
         "--limit", metavar="COUNT", type=row_count, default=1_000, help="at most (default: 1000)"
     )
     one = add_action(actions, "remove", remove, "remove the message retained on a topic")
-    one.add_argument("topic_name", metavar="TOPIC")
+    one.add_argument("topic_name", type=name_given, metavar="TOPIC")
 
 
 def show_all(options: argparse.Namespace) -> int:

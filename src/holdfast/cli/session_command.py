@@ -15,7 +15,7 @@ from holdfast.cli.asking import (
     rows,
     session_path,
 )
-from holdfast.cli.options import Subparsers, row_count
+from holdfast.cli.options import Subparsers, name_given, row_count
 from holdfast.cli.record_text import printable
 
 COLUMNS = (
@@ -67,7 +67,7 @@ def add_to(commands: Subparsers) -> None:
         ("remove", remove, "end a session and remove all that it has"),
     ):
         one = add_action(actions, name, run, about)
-        one.add_argument("client_identifier", metavar="CLIENT")
+        one.add_argument("client_identifier", type=name_given, metavar="CLIENT")
 
 
 def show_all(options: argparse.Namespace) -> int:

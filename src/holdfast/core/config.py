@@ -35,6 +35,9 @@ from holdfast.core.units import GB, KIB, MB, MIB
 
 RETENTION_BYTES_DEFAULT_MAXIMUM: Final = 10 * GB
 RETENTION_DISK_SHARE: Final = 10
+UNIX_ADDRESS_BYTES_MAXIMUM: Final = 107
+"""What Linux has room for in the address of a Unix domain socket."""
+
 RECORD_OVERHEAD_BYTES_MAXIMUM: Final = 128 * KIB
 LISTENERS: Final = MappingProxyType(
     {
@@ -191,6 +194,13 @@ def check(config: Config, origins: Mapping[str, str] = MappingProxyType({})) -> 
 def _check_listeners(config: Config, origins: Mapping[str, str]) -> None:
     if not config.ports and config.mqtt_unix_socket is None:
         raise ConfigurationError("every port and mqtt.unix_socket are off: nothing would listen")
+    path_bytes = len(str(config.mqtt_unix_socket or "").encode(errors="surrogateescape"))
+    if path_bytes > UNIX_ADDRESS_BYTES_MAXIMUM:
+        raise ConfigurationError(
+            f"{_place(origins, 'mqtt.unix_socket')}{config.mqtt_unix_socket} has"
+            f" {path_bytes} bytes, and the address of a socket has room for"
+            f" {UNIX_ADDRESS_BYTES_MAXIMUM}"
+        )
     taken: dict[int, str] = {}
     for listener, number in config.ports.items():
         other = taken.setdefault(number, listener)

@@ -76,8 +76,12 @@ class Sources:
             raise ConfigurationError(f"{place}: each bridge is a table [[bridge]] of its own")
         self.bridge_tables = tuple(bridges)
         for table, value in document.items():
-            if isinstance(value, dict) and table not in self._tables:
-                place = _at(name, _line_of(content, table))
+            if isinstance(value, dict) is (table in self._tables):
+                continue
+            place = _at(name, _line_of(content, table))
+            if table in self._tables:
+                raise ConfigurationError(f"{place}: {table} is a table: write [{table}]")
+            if isinstance(value, dict):
                 near = _nearest(table, self._tables)
                 raise ConfigurationError(f'{place}: unknown table "{table}"{near}')
         found: dict[str, Written] = {}

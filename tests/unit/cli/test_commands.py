@@ -43,6 +43,35 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, s
     return code, capsys.readouterr().err.strip().splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("command", "argument"),
+    [
+        (["bridge", "show", ""], "BRIDGE"),
+        (["bridge", "remove", ""], "BRIDGE"),
+        (["cursor", "show", ""], "CURSOR"),
+        (["cursor", "fork", "c", ""], "NAME"),
+        (["environment", "show", ""], "ENVIRONMENT"),
+        (["group", "show", ""], "GROUP"),
+        (["queue", "show", ""], "QUEUE"),
+        (["retained", "remove", ""], "TOPIC"),
+        (["session", "show", ""], "CLIENT"),
+    ],
+)
+def test_an_empty_name_is_nothings(
+    command: list[str], argument: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, sentence = refused(capsys, *command)
+    assert (code, sentence.partition(": error: ")[2]) == (2, f"argument {argument}: it is empty")
+
+
+def test_a_reason_of_no_loss_is_refused_with_those_that_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, sentence = refused(capsys, "losses", "--reason", "zzz")
+    assert code == 2
+    assert "--reason: invalid choice: 'zzz' (choose from 'overflow', 'ttl', " in sentence
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["--version"])

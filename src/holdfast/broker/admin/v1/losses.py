@@ -4,9 +4,10 @@ Owns: when a loss may be driven again, and what is said where it may not. Never:
 """
 
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta, Struct
+from multidict import MultiMapping
 
 from holdfast.broker.admin.http import query
 from holdfast.broker.admin.http.operation import (
@@ -34,6 +35,22 @@ def _moment(name: str, default_us: int, description: str) -> Parameter:
         f"{description} Microseconds since 1970, or ISO 8601.",
         lambda given: query.time_us(given, name) if name in given else default_us,
     )
+
+
+def _reason(asked: MultiMapping[str]) -> str:
+    found: str = asked.get("reason", "")
+    if found and found not in REASONS:
+        raise bad_request(f"reason must be one of {', '.join(REASONS)}, not {found!r}")
+    return found
+
+
+REASONS: Final = tuple(reason.value for reason in LossReason)
+REASON: Final = Parameter(
+    "reason",
+    {"type": "string", "enum": list(REASONS)},
+    "Only losses with this reason.",
+    _reason,
+)
 
 
 class Range(Struct, kw_only=True):
@@ -97,7 +114,7 @@ class LossesView:
                 summary="Rows of the loss ledger, the oldest first.",
                 parameters=(
                     text("client_identifier", "Only losses of this client."),
-                    text("reason", "Only losses with this reason."),
+                    REASON,
                     _moment("since", 0, "From this time on."),
                     _moment("until", LOSS_TIME_END_US, "Up to before this time."),
                 ),
