@@ -6,8 +6,8 @@ Invariants:
 1. Every refusal is JSON, `{"error": ..., "detail": ...}` (at /api/v5 as EMQX has it, `{"code": ...,
    "message": ...}`), with the status that fits.
 2. Whatever is not said to be public is asked for by administrators only (`protection`).
-3. Of a request that is not HTTP, what is wrong is logged, and none of its bytes: they may be a
-   password.
+3. Of a request that is not HTTP, what is wrong is logged and told, and none of its bytes: they may
+   be a password.
 """
 
 import logging
@@ -21,6 +21,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from holdfast.broker.admin.http import openapi
 from holdfast.broker.admin.http.arrow_stream import senders_of
+from holdfast.broker.admin.http.connections import Runner
 from holdfast.broker.admin.http.operation import (
     BODY_BYTES_MAXIMUM,
     Operation,
@@ -79,7 +80,7 @@ def _measured(operation: Operation, steps: Steps) -> Handler:
 async def start(app: web.Application) -> web.AppRunner:
     """Makes it ready to be listened for; `await runner.cleanup()` ends it and every listener."""
     _log_of_connections.addFilter(_without_bytes)
-    runner = web.AppRunner(app, access_log=None, logger=_log_of_connections, shutdown_timeout=1.0)
+    runner = Runner(app, _log_of_connections, shutdown_timeout=1.0)
     await runner.setup()
     return runner
 
