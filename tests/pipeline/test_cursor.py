@@ -236,6 +236,12 @@ def test_a_selection_that_changed_is_refused_with_both(running: Running, tmp_pat
         running.run(subscribe="zebra/#")
     with pytest.raises(StreamingQueryException, match=r"selects zebra/fx/[+]/reads, not zebra/#"):
         running.run(subscribe="zebra/#", checkpoint=tmp_path / "other")
+    with pytest.raises(StreamingQueryException, match="the checkpoint was made with 'subscribe"):
+        running.run(subscribe="zebra/#", cursor="wider")
+    assert running.is_at(0), "no cursor was made for it"
+    running.publish("b")
+    running.run(subscribe="zebra/#", cursor="wider", failOnSelectionChange="false")
+    assert running.taken == ["a", "b"]
 
 
 def test_a_lost_checkpoint_begins_at_the_cursor_s_place(running: Running) -> None:

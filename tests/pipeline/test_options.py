@@ -243,6 +243,7 @@ def test_columns() -> None:
         ("maxOffsetsPerTrigger", "many"),
         ("minPartitions", "-1"),
         ("failOnDataLoss", "maybe"),
+        ("failOnSelectionChange", "maybe"),
         ("columns", "offset,colour"),
         ("columns", "offset,offset"),
         ("includeHeaders", "2"),

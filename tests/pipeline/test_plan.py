@@ -8,10 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.pipeline.source.offsets import (
+    SELECTION_SHOWN,
     CheckpointError,
     DataLossError,
     format_offset,
+    format_selection,
     parse_offset,
+    selection_change,
 )
 from holdfast.pipeline.source.options import Options, parse_options
 from holdfast.pipeline.source.ranges import SMALL_RANGE, LogRange, plan_ranges
@@ -107,3 +110,24 @@ def test_a_checkpoint_of_another_log_is_refused() -> None:
 def test_a_checkpoint_beyond_the_end_of_the_log_is_a_loss() -> None:
     with pytest.raises(DataLossError, match="checkpoint is at offset 11, but the log ends at 10"):
         parse_offset(format_offset("epoch", 11), Extent("epoch", 0, 10))
+
+
+@given(st.permutations(["a/#", "b", "+/c", "b"]))
+def test_a_selection_is_the_same_in_any_order(filters: list[str]) -> None:
+    told = format_selection(Criteria(filters=tuple(filters)))
+    assert told == "subscribe +/c,a/#,b"
+    assert selection_change({"selection": told, "o": 1}, told) is None
+    assert selection_change({"o": 1}, told) is None, "a checkpoint that does not say goes on"
+
+
+def test_a_pattern_is_not_the_topic_of_its_name() -> None:
+    assert format_selection(Criteria(pattern="a")) != format_selection(Criteria(filters=("a",)))
+
+
+def test_ten_thousand_topics_are_a_short_text_that_no_other_ones_have() -> None:
+    topics = [f"plant/{number}/temperature" for number in range(10_000)]
+    told = format_selection(Criteria(filters=tuple(topics)))
+    other = format_selection(Criteria(filters=(*topics[:-1], "plant/9999/pressure")))
+    assert told[:SELECTION_SHOWN] == other[:SELECTION_SHOWN]
+    assert told != other
+    assert len(told) < SELECTION_SHOWN + 120

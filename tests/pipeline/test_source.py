@@ -229,6 +229,42 @@ def test_a_checkpoint_of_another_log_is_refused(
         run(spark, tmp_path / "checkpoint", dataDir=str(other), **options)
 
 
+def test_a_checkpoint_of_another_selection_is_refused_until_it_is_confirmed(
+    spark: SparkSession, log: Path, tmp_path: Path, messages: list[Message]
+) -> None:
+    place = tmp_path / "checkpoint"
+    options = {"dataDir": str(log), "startingOffsets": "earliest"}
+    run(spark, place, subscribe="other/thing,zebra/fx/1/reads", **options)
+    same = {"subscribe": "zebra/fx/1/reads, other/thing", "maxOffsetsPerTrigger": 7}
+    assert run(spark, place, columns="offset", **same, **options).batches == []
+    both = (
+        "made with 'subscribe other/thing,zebra/fx/1/reads', and the query has 'subscribe #': it"
+        " goes on at offset 100,.*set failOnSelectionChange to false"
+    )
+    with pytest.raises(StreamingQueryException, match=both):
+        run(spark, place, subscribe="#", **options)
+    allowed = run(spark, place, subscribe="#", failOnSelectionChange="false", **options)
+    assert allowed.batches == [[]], "nothing is there, and the checkpoint knows of the change"
+    with pytest.raises(StreamingQueryException, match="made with 'subscribe #'"):
+        run(spark, place, **same, **options)
+    store(log, messages[:10], at=100)
+    assert run(spark, place, subscribe="#", **options).batches == [list(range(100, 110))]
+
+
+def test_a_batch_of_another_selection_is_not_repeated_until_that_is_confirmed(
+    spark: SparkSession, log: Path, tmp_path: Path
+) -> None:
+    place, failing = tmp_path / "checkpoint", Collected()
+    options = {"dataDir": str(log), "startingOffsets": "earliest"}
+    failing.failing = True
+    with pytest.raises(StreamingQueryException, match="on purpose"):
+        run_into(failing, spark, place, subscribe="other/thing", **options)
+    with pytest.raises(StreamingQueryException, match="made with 'subscribe other/thing'"):
+        run(spark, place, subscribePattern="other/t.*", **options)
+    confirmed = {"subscribePattern": "other/t.*", "failOnSelectionChange": "false", **options}
+    assert run(spark, place, **confirmed).batches == [list(range(0, 100, 10)), []]
+
+
 def test_a_log_that_was_made_anew_in_its_place_is_the_one_that_is_read(
     spark: SparkSession, log: Path, messages: list[Message]
 ) -> None:

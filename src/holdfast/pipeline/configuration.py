@@ -163,6 +163,7 @@ class Configuration:
 NOT_HERE = {
     "columns": "a pipeline keeps every column",
     "includeHeaders": "a pipeline keeps the headers only as properties",
+    "failOnSelectionChange": "tables are of one selection; another one needs another directory",
     "maxOffsetsPerTrigger": "run.rows_per_batch is what a micro-batch takes",
 }
 """Options that a pipeline gives itself, and what to know instead."""

@@ -87,6 +87,7 @@ class FollowingReader(StreamReader):
             self._go_on_holding(holder)
             end = super().latestOffset(start, limit)
             return end if end == start else self._marked(end, holder)
+        self.check_selection(start)
         filters, place = self.options.criteria.filters, int(start["o"])
         try:
             if self.must_answer(limit):
@@ -104,6 +105,7 @@ class FollowingReader(StreamReader):
         its end, so the hold may begin here; the broker is waited for."""
         holder = self._holder_in(end)
         if holder is None:
+            self.check_selection(end)
             # Planned by a query without this cursor: what it reads is kept from here on.
             filters, place = self.options.criteria.filters, int(start["o"])
             self._patience.ask(lambda: self._cursor.make(filters, place))
@@ -194,7 +196,8 @@ def check_selection(options: Options, place: Place) -> None:
         raise CursorError(
             f"holdfast data source: cursor {options.cursor!r} keeps {_listed(place.selection)}, but"
             f" the option 'subscribe' has {_listed(options.criteria.filters)}. Take another name in"
-            " the option 'cursor' for another selection"
+            " the option 'cursor' for another selection, with a new checkpoint or with"
+            " failOnSelectionChange=false"
         )
 
 

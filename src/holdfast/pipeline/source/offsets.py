@@ -1,4 +1,4 @@
-"""The offset in checkpoints: one number and the log's epoch.
+"""The offset in checkpoints: one number, the log's epoch and the selection that was read.
 
 Owns: its form and its version, and what is refused when a checkpoint comes back.
 
@@ -9,13 +9,19 @@ before the offset was stored.
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any
 
 from holdfast.core.units import SECOND_US
+from holdfast.reading.criteria import Criteria
 from holdfast.reading.log import Extent
 
 OFFSET_VERSION = 1
 BEFORE_AT = "beforeAtUs"
+SELECTION = "selection"
+SELECTION_SHOWN = 500
+"""Characters of a selection in an offset. A batch writes its offset twice, and ten thousand topics
+are megabytes; of a longer one its digest stands for the rest."""
 
 
 class CheckpointError(Exception):
@@ -30,6 +36,19 @@ def format_offset(epoch: str, offset: int, before_at_us: int | None = None) -> d
     """An offset as it stands in a checkpoint, with when the message before it was stored."""
     told: dict[str, Any] = {"v": OFFSET_VERSION, "epoch": epoch, "o": offset}
     return told if before_at_us is None else {**told, BEFORE_AT: before_at_us}
+
+
+def format_selection(criteria: Criteria) -> str:
+    """What a stream reads, as it stands in its offsets: the same text for the same filters, in
+    whatever order and however often they are named."""
+    if criteria.pattern is not None:
+        told = f"subscribePattern {criteria.pattern}"
+    else:
+        told = f"subscribe {','.join(sorted(set(criteria.filters)))}"
+    if len(told) <= SELECTION_SHOWN:
+        return told
+    digest = sha256(told.encode()).hexdigest()
+    return f"{told[:SELECTION_SHOWN]}... ({len(told)} characters, SHA-256 {digest})"
 
 
 def parse_offset(document: Mapping[str, Any], extent: Extent) -> int:
@@ -62,6 +81,18 @@ def check_history(document: Mapping[str, Any], before_at_us: int | None) -> None
             " of that copy is not in it, and other messages are in its place. Begin anew, with a"
             " new checkpoint and new tables"
         )
+
+
+def selection_change(document: Mapping[str, Any], selection: str) -> str | None:
+    """What it means to go on from a checkpoint that was made with another selection; `None` if it
+    is the same, or the checkpoint does not say."""
+    known = document.get(SELECTION, selection)
+    if known == selection:
+        return None
+    return (
+        f"the checkpoint was made with '{known}', and the query has '{selection}': it goes on at"
+        f" offset {int(document['o'])}, and what its new topics had before that is not read"
+    )
 
 
 def _shown(time_us: int) -> str:

@@ -233,6 +233,14 @@ OPTIONS: Final = (
         "failOnDataLoss",
     ),
     Option(
+        "failOnSelectionChange",
+        forms.flag,
+        "true",
+        "fail if the checkpoint was made with other topics; `false` goes on at its offset: what the"
+        " new topics had before that is not read",
+        ("stream",),
+    ),
+    Option(
         "columns",
         forms.columns,
         "all without a star",
@@ -314,6 +322,7 @@ class Options:
     partitions: int | None
     records_per_partition: int | None
     fail_on_data_loss: bool
+    fail_on_selection_change: bool
     columns: tuple[str, ...]
     pushdown: bool
     reader: str | None = None
@@ -359,6 +368,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         partitions=found.get("minPartitions"),
         records_per_partition=found.get("maxRecordsPerPartition"),
         fail_on_data_loss=found.get("failOnDataLoss", True),
+        fail_on_selection_change=found.get("failOnSelectionChange", True),
         columns=_columns(found),
         pushdown=found.get("pushdown", False),
     )

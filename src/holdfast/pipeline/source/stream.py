@@ -4,12 +4,13 @@ Owns: how much a micro-batch takes, and what the query's progress says of the lo
 
 Invariants:
 1. Its offset never lies beyond what is durable, and never moves back.
-2. While the broker is away nothing new is offered, and the query's progress says what is waited
+2. What is read is what the offsets in the checkpoint say, or that it has changed was confirmed.
+3. While the broker is away nothing new is offered, and the query's progress says what is waited
    for; the query itself goes on.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +26,15 @@ from pyspark.sql.types import StructType
 from holdfast import system
 from holdfast.pipeline.source.forms import OptionError
 from holdfast.pipeline.source.log import open_log, open_without_waiting
-from holdfast.pipeline.source.offsets import check_history, format_offset, parse_offset
+from holdfast.pipeline.source.offsets import (
+    SELECTION,
+    CheckpointError,
+    check_history,
+    format_offset,
+    format_selection,
+    parse_offset,
+    selection_change,
+)
 from holdfast.pipeline.source.options import Options
 from holdfast.pipeline.source.patience import Absence, wait_s
 from holdfast.pipeline.source.ranges import LogRange, RangeReader, plan_ranges, starting
@@ -76,6 +85,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
             # What its tasks miss they cannot tell the driver; the broker can.
             options = replace(options, reader=system.entropy(16).hex())
         super().__init__(options, schema)
+        self._selection = format_selection(options.criteria)
         self._beginning: dict[str, Any] | None = None
         self._target: int | None = None
         self._reach: Reach | None = None
@@ -90,7 +100,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         """Where a query without a checkpoint begins. Spark asks for the end of the first batch and
         again for its ranges; the end of the log has moved by then, and the answer has not."""
         if self._beginning is None:
-            self._beginning = self.found_beginning()
+            self._beginning = {**self.found_beginning(), SELECTION: self._selection}
         return self._beginning
 
     def found_beginning(self) -> dict[str, Any]:
@@ -119,6 +129,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         """The end of the next micro-batch; `start` itself if there is nothing to read."""
         if not isinstance(limit, ReadMaxRows | ReadAllAvailable):
             raise TypeError(f"holdfast data source: read limit {limit} is not supported")
+        self.check_selection(start)
         try:
             reach = self._reached(int(start["o"]), limit)
         except BrokerAwayError as away:
@@ -131,9 +142,11 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         check_history(start, reach.before_at_us)
         self._reach = reach
         if reach.end <= begin or self._is_too_little(reach):
-            return start
+            # A selection that is new to the checkpoint is a batch by itself, with nothing in it.
+            return {**start, SELECTION: self._selection}
         self._triggered_s = system.monotonic_s()
-        return format_offset(reach.extent.epoch, reach.end, reach.last_at_us)
+        end = format_offset(reach.extent.epoch, reach.end, reach.last_at_us)
+        return {**end, SELECTION: self._selection}
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         """The durable end, with what the query's progress has to say: its lag behind the end in
@@ -156,6 +169,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[LogRange]:
         """The ranges of one micro-batch; the same again when it is repeated."""
+        self.check_selection(end)
         opened = open_log(self.options, self.patience_s)
         # The end was found with the extent of the log, a moment ago. After a restart Spark repeats
         # a batch without asking for its end.
@@ -170,6 +184,19 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         # Under `failOnDataLoss` it has been raised.
         self._lost += max(0, min(extent.begin, to) - begin)
         return ranges
+
+    def check_selection(self, at: Mapping[str, Any]) -> None:
+        """Raises `CheckpointError` for an offset of another selection, unless it was said that the
+        query shall go on."""
+        change = selection_change(at, self._selection)
+        if change is None:
+            return
+        if self.options.fail_on_selection_change:
+            raise CheckpointError(
+                f"holdfast data source: {change}. Give the query a new checkpoint, or set"
+                " failOnSelectionChange to false to go on so"
+            )
+        log.warning("%s", change)
 
     def _beyond(self, begin: int, extent: Extent) -> int:
         """Where a query begins that is to begin behind the end of the log. Raises `OptionError`
