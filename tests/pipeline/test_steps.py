@@ -23,6 +23,7 @@ from holdfast.pipeline.payloads.catalog import read_catalog
 from holdfast.pipeline.source.log import open_log
 from holdfast.pipeline.source.options import parse_options
 from tests.builders import stored
+from tests.builders.served import served
 from tests.builders.stored import Message, store
 from tests.builders.tag_reads import message, mixed, read, received_at
 
@@ -67,6 +68,36 @@ def test_bronze_takes_the_rest_and_a_lost_checkpoint_costs_only_reading(
     assert run_bronze(spark, warehouse, source) == 0
     assert offsets(warehouse, BRONZE) == list(range(200))
     assert rows(warehouse, BRONZE)["value"].to_pylist() == [each.value for each in messages]
+
+
+@pytest.mark.parametrize("by", ["dataDir", "broker"])
+def test_a_table_without_a_checkpoint_knows_a_log_that_was_restored_from_a_copy(
+    spark: SparkSession, source: dict[str, str], tmp_path: Path, by: str
+) -> None:
+    data, copied = tmp_path / "data", tmp_path / "copied"
+    store(data, mixed(60))
+    shutil.copytree(data, copied)
+    store(data, mixed(40), at=60)
+    warehouse = warehouse_of(source, tmp_path / "pipeline")
+
+    def run_from(directory: Path, **more: str) -> int:
+        shutil.rmtree(warehouse.checkpoint(BRONZE), ignore_errors=True)
+        if by == "dataDir":
+            return run_bronze(spark, warehouse, source | more | {"dataDir": str(directory)})
+        given = {name: value for name, value in source.items() if name != "dataDir"}
+        with served(directory) as address:
+            return run_bronze(spark, warehouse, given | more | {"broker": address})
+
+    assert run_from(data) == 100
+    store(copied, mixed(20), at=1_000)
+    with pytest.raises(TableError, match="has the message with offset 99, and the log ends at 80"):
+        run_from(copied, failOnDataLoss="false")
+    store(copied, mixed(30), at=1_020)
+    with pytest.raises(TableError, match=r"bronze is ahead .* offset 99 .* another directory"):
+        run_from(copied)
+    assert offsets(warehouse, BRONZE) == list(range(100))
+    store(data, mixed(10), at=100)
+    assert run_from(data) == 10
 
 
 def test_a_table_behind_its_checkpoint_is_filled_from_where_it_ends(

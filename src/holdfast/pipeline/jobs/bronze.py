@@ -6,7 +6,8 @@ and retention in the log no longer matters.
 What is true after a crash between any two steps: Spark repeats the micro-batch, and the table takes
 what it lacks, since its version is an offset of the log. A lost checkpoint costs only reading; one
 that is ahead of its table is put aside, and the query begins again where the table ends. A table
-that is restored or removed under the query ends it, so that the next one does that. A query with a
+that is restored or removed under the query ends it, so that the next one does that. A log that has
+given offsets again, since it was restored from a copy, is known by the table itself. A query with a
 cursor begins at the cursor's place: what the table lacks before that is read first, by a batch.
 
 Flow: log -> micro-batch -> data files on executors -> one commit with the greatest offset.
@@ -31,6 +32,7 @@ from holdfast.pipeline.load.warehouse import Warehouse
 from holdfast.pipeline.source.columns import DEFAULT_COLUMNS, read_schema
 from holdfast.pipeline.source.following import cursor_of
 from holdfast.pipeline.source.log import open_log
+from holdfast.pipeline.source.offsets import restored_text
 from holdfast.pipeline.source.options import OPTIONS, parse_options
 from holdfast.reading.log import ReadableLog, batches
 
@@ -130,6 +132,7 @@ def start_query(
     """Starts the query. `once`: it takes what is there now and ends; `awaitTermination` waits."""
     table = warehouse.table(BRONZE)
     checkpoint = warehouse.checkpoint(BRONZE)
+    _refuse_restored(table, source)
     begin = table.version() + 1
     options = dict(source)
     if begin > NOTHING + 1:
@@ -154,6 +157,31 @@ def start_query(
     if once:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{interval_s} seconds").start()
+
+
+def _refuse_restored(table: StoredTable, source: Mapping[str, str]) -> None:
+    """Raises `TableError` for a log that has less than the table, or another message in the place
+    of its newest row, as far as that is still there. A checkpoint knows the same of its own place,
+    and may be lost."""
+    newest = table.version()
+    if newest == NOTHING:
+        return
+    begin = newest + 1
+    reach = log_of(source).reach(parse_options(source).criteria, begin, begin)
+    known_us = table.time_us_at(newest, "timestamp")
+    if reach.extent.end < begin:
+        text = (
+            f"it has the message with offset {newest}, and the log ends at {reach.extent.end}: the"
+            " log was restored from a copy, and will give offsets again"
+        )
+    elif known_us is None or reach.before_at_us in (None, known_us):
+        return
+    else:
+        text = restored_text(newest, known_us, reach.before_at_us)
+    raise TableError(
+        f"the table {table.path} is ahead of its log: {text}. Give the pipeline another directory"
+        " for its tables, or bring the old log back"
+    )
 
 
 def _put_aside_if_ahead(options: Mapping[str, str], checkpoint: Path, begin: int) -> bool:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame, SparkSession
@@ -220,6 +221,18 @@ class StoredTable:
             if all(_may_reach(each.get(f"max.{name}"), value) for name, value in above.items())
         ]
         return [str(self.path / each["path"]) for each in kept]
+
+    def time_us_at(self, offset: int, column: str) -> int | None:
+        """What the row with an offset has as its time, in microseconds; `None` without such a row
+        or time."""
+        for path in self.files({"offset": offset}):
+            found = pq.read_table(
+                path, columns=[column], filters=[("offset", "=", offset)], partitioning=None
+            )
+            if found.num_rows:
+                time_us: int | None = found[column].cast(pa.int64())[0].as_py()
+                return time_us
+        return None
 
     def step_end(self, after: int, rows: int) -> int:
         """The offset up to which there are about so many rows beyond `after`; the version at

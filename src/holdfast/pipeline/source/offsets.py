@@ -73,14 +73,20 @@ def check_history(document: Mapping[str, Any], before_at_us: int | None) -> None
     far as both are known."""
     known = document.get(BEFORE_AT)
     if known is not None and before_at_us is not None and known != before_at_us:
-        offset = int(document["o"])
         raise CheckpointError(
-            f"holdfast data source: the message with offset {offset - 1} that was read was stored"
-            f" at {_shown(known)}, and the one in this log at {_shown(before_at_us)}: the log was"
-            " restored from a copy, and has given offsets again. What was read from behind the end"
-            " of that copy is not in it, and other messages are in its place. Begin anew, with a"
-            " new checkpoint and new tables"
+            f"holdfast data source: {restored_text(int(document['o']) - 1, known, before_at_us)}."
+            " Begin anew, with a new checkpoint and new tables"
         )
+
+
+def restored_text(offset: int, known_us: int, found_us: int) -> str:
+    """What there is to say of a log that has another message with an offset than was read."""
+    return (
+        f"the message with offset {offset} that was read was stored at {_shown(known_us)}, and the"
+        f" one in this log at {_shown(found_us)}: the log was restored from a copy, and has given"
+        " offsets again. What was read from behind the end of that copy is not in it, and other"
+        " messages are in its place"
+    )
 
 
 def selection_change(document: Mapping[str, Any], selection: str) -> str | None:
