@@ -19,7 +19,8 @@ from holdfast.cli import main
 from holdfast.cli.pipeline_frame import frame, status_table
 from holdfast.pipeline.configuration import Configuration
 from holdfast.pipeline.jobs.stepping import Step
-from holdfast.pipeline.running import Pipeline, Progress, in_one_line
+from holdfast.pipeline.running import Pipeline, Progress
+from holdfast.pipeline.spark_errors import in_one_line
 from holdfast.pipeline.status import Status, TableStatus
 from tests.builders.stored import store
 from tests.builders.tag_reads import mixed

@@ -6,7 +6,8 @@ settings, calls one part, and says in one sentence what went wrong.
 Invariants:
 1. Exit code 0: done. 1: the world was in the way. 2: what was asked for cannot be right. 3: the
    broker was ended before its stop was complete.
-2. Whatever stops a command is one sentence on standard error, never a traceback.
+2. Whatever stops a command is one sentence on standard error; a traceback is told before
+   it only to who asks for that.
 """
 
 import argparse

@@ -9,6 +9,7 @@ import json
 import logging
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
@@ -83,6 +84,9 @@ def _action(actions: Subparsers, name: str, run_it: Action, about: str) -> argpa
         default=Path(FILE),
         help=f"the pipeline's configuration (default: {FILE}; without it, all defaults)",
     )
+    parser.add_argument(
+        "--verbose", action="store_true", help="say where an error comes from, by its traceback"
+    )
     parser.set_defaults(run=_in_one_sentence(run_it))
     return parser
 
@@ -94,8 +98,13 @@ def _in_one_sentence(run_it: Action) -> Action:
         _needs_pipeline()
         from holdfast.pipeline.running import told
 
-        with _interrupted_quietly(), told():
-            return run_it(options)
+        try:
+            with _interrupted_quietly(), told():
+                return run_it(options)
+        except (OperatingError, OSError):
+            if options.verbose:
+                traceback.print_exc()
+            raise
 
     return run_and_tell
 

@@ -7,10 +7,7 @@ What is true after a crash anywhere: each table has its own version, and the nex
 there (`jobs.bronze`, `jobs.stepping`).
 """
 
-import importlib
-import re
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -23,7 +20,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from holdfast import system
-from holdfast.core.errors import ConfigurationError, OperatingError
+from holdfast.core.errors import OperatingError
 from holdfast.pipeline.configuration import Configuration
 from holdfast.pipeline.cursor import Cursor, CursorError, released_after_commit
 from holdfast.pipeline.dead_letters import DeadLetters, dead_letter_topic
@@ -32,6 +29,7 @@ from holdfast.pipeline.jobs.acknowledged import ACKNOWLEDGED, AcknowledgedTable
 from holdfast.pipeline.jobs.bronze import BRONZE, SHAPE, log_of, start_query
 from holdfast.pipeline.jobs.gold import Answers, consumer_job, gold_jobs
 from holdfast.pipeline.jobs.job import Job, in_order
+from holdfast.pipeline.jobs.own import own_jobs
 from holdfast.pipeline.jobs.silver import silver_job
 from holdfast.pipeline.jobs.stepping import Step, step
 from holdfast.pipeline.load.serving import ServingCopy
@@ -43,9 +41,9 @@ from holdfast.pipeline.session import local_session
 from holdfast.pipeline.source.forms import OptionError
 from holdfast.pipeline.source.offsets import CheckpointError, DataLossError
 from holdfast.pipeline.source.options import parse_options
+from holdfast.pipeline.spark_errors import in_one_line
 from holdfast.reading.log import RecordsGoneError, UnreadableLogError
 
-ERROR = re.compile(r"\w(Error|Exception): ")
 SOURCE_ERRORS = (
     *(UnreadableLogError, RecordsGoneError),
     *(OptionError, CheckpointError, CursorError, DataLossError),
@@ -103,7 +101,7 @@ class Pipeline:
         self.queues = entries.queues
         """Those whose latency is told."""
         consumers = [consumer_job(answers)] if self.queues else []
-        own = _own_jobs(configuration)
+        own = own_jobs(configuration)
         self.jobs = in_order(
             [silver_job(self.schemas), *gold_jobs(answers), *consumers, *own],
             frozenset(self.from_log()),
@@ -270,30 +268,3 @@ def told(who: str = "") -> Iterator[None]:
         raise RunError(f"{who}{problem}") from problem
     except (PySparkException, Py4JError, DeltaError) as problem:
         raise RunError(f"{who}{in_one_line(str(problem))}") from problem
-
-
-def in_one_line(text: str) -> str:
-    """What a Python error says, out of all that Spark puts around it; where there is none, what
-    Spark says itself, which comes before the plan and the place that it names."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if ERROR.search(line) and not line.startswith("at ")]
-    return errors[-1] if errors else (lines or ["the query has ended with an error"])[0]
-
-
-def _own_jobs(configuration: Configuration) -> list[Job]:
-    found: list[Job] = []
-    folder = str(configuration.folder.resolve())
-    if configuration.jobs.modules and folder not in sys.path:
-        sys.path.insert(0, folder)
-    for name in configuration.jobs.modules:
-        try:
-            module = importlib.import_module(name)
-        except ImportError as problem:
-            raise ConfigurationError(
-                f"jobs.modules: {name} cannot be imported: {problem}"
-            ) from problem
-        jobs = getattr(module, "JOBS", None)
-        if not isinstance(jobs, list) or not all(isinstance(job, Job) for job in jobs):
-            raise ConfigurationError(f"jobs.modules: {name} has no list JOBS of jobs")
-        found += jobs
-    return found

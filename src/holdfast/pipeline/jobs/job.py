@@ -46,6 +46,8 @@ class Job:
     accounts: bool = False
     """Whether rows in are rows out, over all of its tables."""
     about: str = ""
+    file: str = ""
+    """The module that it is from, where a configuration names that; `running` says it."""
 
 
 def in_order(jobs: Sequence[Job], given: frozenset[str]) -> list[Job]:

@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +24,7 @@ from pyspark.sql import functions as f
 
 from holdfast.core.errors import OperatingError
 from holdfast.pipeline.jobs.job import Job
+from holdfast.pipeline.jobs.own import blamed, blamed_in_spark
 from holdfast.pipeline.load.files import WrittenFiles, write_files
 from holdfast.pipeline.load.table import StoredTable
 from holdfast.pipeline.load.warehouse import Warehouse
@@ -107,16 +109,31 @@ def step(
     try:
         fresh = source.between(spark, source.columns(), after, upto)
         rows_in = fresh.count()
-        made = job.transform(fresh, past)
-        if set(made) != set(job.makes):
-            raise AccountingError(
-                f"job {job.name} says that it makes {', '.join(job.makes)}, and made"
-                f" {', '.join(made)}"
-            )
-        out = _load(warehouse, job, made, upto, rows_in, upserted)
+        made = _made(job, fresh, past)
+        with blamed_in_spark(job):
+            out = _load(warehouse, job, made, upto, rows_in, upserted)
     finally:
         past.release()
     return Step(job.name, after, upto, rows_in, out)
+
+
+def _made(job: Job, fresh: DataFrame, past: _Past) -> Mapping[str, DataFrame]:
+    """What a job makes of some rows: a frame for each of its tables."""
+    with blamed(job):
+        made: Any = job.transform(fresh, past)
+    frames: Mapping[str, Any] = made if isinstance(made, Mapping) else {}
+    if set(frames) != set(job.makes):
+        what = ", ".join(map(str, frames)) or f"{type(made).__name__} in place of its tables"
+        raise AccountingError(
+            f"job {job.name} says that it makes {', '.join(job.makes)}, and made {what}"
+        )
+    for name, frame in frames.items():
+        if not isinstance(frame, DataFrame):
+            raise AccountingError(
+                f"job {job.name} made {type(frame).__name__} in place of a frame for the table"
+                f" {name}"
+            )
+    return frames
 
 
 def _load(
@@ -165,7 +182,9 @@ def made_again(
     source = warehouse.table(job.reads)
     past = _Past(warehouse, spark, job, after, upto)
     try:
-        yield job.transform(source.between(spark, source.columns(), after, upto), past)
+        fresh = source.between(spark, source.columns(), after, upto)
+        with blamed_in_spark(job):
+            yield _made(job, fresh, past)
     finally:
         past.release()
 
