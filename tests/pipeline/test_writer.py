@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -236,6 +237,11 @@ def test_what_cannot_be_written_is_refused_by_its_name(spark: SparkSession, addr
     refused(frame, "option 'producer' goes with 'batch'", producer="p")
     refused(frame.selectExpr("'a/#' as topic", "value"), "row 0, topic 'a/#'")
     refused(frame.selectExpr("topic", "value", "3 as qos"), "qos is 0, 1 or 2")
+    unnamed = "array(named_struct('key', cast(null as string), 'value', X'31')) as headers"
+    refused(frame.selectExpr("topic", "value", unnamed), "row 0, topic 'a': column 'headers' has")
+    refused(frame.selectExpr("cast(null as string) as topic", "value"), "row 0: its topic is null")
+    no_text = frame.selectExpr("topic", "cast(X'ff' as string) as value")
+    refused(no_text, "row 0, topic 'a': column 'value' holds bytes that are no UTF-8")
     assert values(written(spark, address, "a")) == Counter()
 
 
@@ -268,10 +274,12 @@ def test_a_user_writes_where_its_rules_allow_it(spark: SparkSession, tmp_path: P
 def test_a_task_sends_what_it_has_in_parts_and_loses_no_row() -> None:
     large = pa.record_batch({"value": [bytes([number]) * (1 << 20) for number in range(20)]})
     small = pa.record_batch({"value": [b"small"] * 3})
-    parts = list(streams(iter([small, large, large.slice(0, 0), small]), "t"))
+    told = list(streams(iter([small, large, large.slice(0, 0), small]), "t", 0))
+    firsts, parts = [first for first, _ in told], [part for _, part in told]
     assert len(parts) > 2
     assert all(len(part) < 2 * PART_BYTES for part in parts)
     tables = [pa.ipc.open_stream(part).read_all() for part in parts]
+    assert firsts == [0, *accumulate(table.num_rows for table in tables[:-1])]
     found = pa.concat_tables(tables)
     assert found["value"].to_pylist() == [
         *[b"small"] * 3,
@@ -283,8 +291,28 @@ def test_a_task_sends_what_it_has_in_parts_and_loses_no_row() -> None:
 
 def test_a_row_that_is_larger_than_a_part_is_named() -> None:
     rows = pa.record_batch({"topic": ["a", "b/large"], "value": [b"x", bytes(33 << 20)]})
-    with pytest.raises(WriteError, match=r"row 1 of its task, topic 'b/large': it has 346.* bytes"):
-        list(streams(iter([rows]), None))
+    with pytest.raises(WriteError, match=r"row 1 of partition 7, topic 'b/large': it has 346"):
+        list(streams(iter([rows]), None, 7))
+
+
+def test_a_row_that_the_broker_refuses_is_told_with_its_number_in_its_partition(
+    address: str,
+) -> None:
+    writer = BatchWriter(parse_writer_options({"broker": address}))
+
+    def refused(last: pa.RecordBatch, size: int) -> str:
+        before = pa.record_batch({"topic": ["a"] * 9, "value": [bytes(size)] * 9})
+        with pytest.raises(WriteError) as told:
+            writer.staged(iter([before, before, last]), "refused", 0, Task(3, 0))  # type: ignore[arg-type]
+        return str(told.value)
+
+    wild = pa.record_batch({"topic": ["a", "b/+"], "value": [b"x", b"x"]})
+    assert "refuses rows of partition 3: row 19, topic 'b/+': a topic to publish" in refused(
+        wild, 1
+    )
+    # A part is full before, and the next one begins with the second batch's rows.
+    said = refused(wild, PART_BYTES // 10)
+    assert "partition 3, counted from its row 9: row 10, topic 'b/+': a topic to" in said
 
 
 @pytest.mark.parametrize(

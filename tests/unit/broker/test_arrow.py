@@ -81,6 +81,44 @@ def test_bytes_that_are_nobodys_are_never_read(column: str) -> None:
         rows(stream(table))
 
 
+NO_TEXT = pa.array([b"k", b"\xff"]).view(pa.string())
+
+
+def headers(names: pa.Array) -> pa.Array:
+    pairs = pa.StructArray.from_arrays([names, pa.array([b"v", b"v"])], ["key", "value"])
+    return pa.ListArray.from_arrays(pa.array([0, 1, 1, 2], pa.int32()), pairs)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "problem"),
+    [
+        ("topic", pa.array(["a", "b", None]), "its topic is null"),
+        ("topic", pa.array(["a", "b", "c/+"]), "a topic to publish to is not"),
+        ("topic", pa.array([b"a", b"b", b"c\xff"]).view(pa.string()), "column 'topic' holds bytes"),
+        ("value", pa.array([b"", b"", b"\xff"]).view(pa.string()), "column 'value' holds bytes"),
+        ("value", pa.array([b"", b"", bytes(2 << 20)]), "the message has 2097153 bytes"),
+        ("qos", pa.array([0, 1, 300]), "qos is 0, 1 or 2, not 300"),
+        ("headers", headers(pa.array(["k", None])), "column 'headers' has a pair without a name"),
+        ("headers", headers(NO_TEXT), "column 'headers' holds bytes that are no UTF-8"),
+        (
+            "properties",
+            pa.MapArray.from_arrays([0, 1, 1, 2], ["k", "k"], NO_TEXT),
+            "column 'properties' holds bytes that are no UTF-8",
+        ),
+    ],
+)
+def test_a_value_that_is_refused_is_told_with_its_row_in_the_stream(
+    column: str, values: pa.Array, problem: str
+) -> None:
+    table = pa.table({"topic": ["a", "b", "c"], "value": [b"x"] * 3})
+    at = table.schema.get_field_index(column)
+    table = table.set_column(at, column, values) if at >= 0 else table.append_column(column, values)
+    before = table.slice(0, 2)
+    several = pa.concat_tables([before, before, table])
+    with pytest.raises(ValueError, match=rf"^row 6(, topic 'c(/\+|\\xff)?')?: {problem}"):
+        rows(stream(several))
+
+
 def every_column() -> bytes:
     count = 12
     pairs = [None if n % 4 == 0 else [{"key": "k", "value": b"v"}] * (n % 3) for n in range(count)]

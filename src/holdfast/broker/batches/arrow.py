@@ -8,6 +8,7 @@ value that does not is refused with its row.
 """
 
 import struct
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.broker.batches.arrow_messages import check_messages, check_types
@@ -22,6 +23,8 @@ PublishGrant = list[tuple[bytes, bool]] | None
 
 WHOLE: Final = {"qos": (2, "0, 1 or 2"), "expiry": (2**32 - 1, "0 to 4294967295 seconds")}
 """The greatest number of a column, and what it may be in words."""
+PAIRED: Final = ("headers", "properties")
+"""Columns of names with their values."""
 
 
 def rows_of_stream(
@@ -31,15 +34,20 @@ def rows_of_stream(
     and where."""
     import pyarrow as pa  # Loaded behind the start (`reading.log` says why).
 
-    rows, count = [], 0
+    rows, batches, count = [], [], 0
     try:
         check_messages(content)
         with pa.ipc.open_stream(content) as stream:
             _check_names(stream.schema.names)
             check_types(stream.schema)
             for batch in stream:
-                # Until then its offsets may lead to bytes that are nobody's.
-                batch.validate(full=True)
+                _validate(batch, count)
+                batches.append(batch)
+                count += batch.num_rows
+            # In one, so that a row that is refused has its number in the stream.
+            for batch in (
+                pa.Table.from_batches(batches, stream.schema).combine_chunks().to_batches()
+            ):
                 if batch.num_rows:
                     columns = _columns(batch)
                     rows.append(
@@ -51,7 +59,6 @@ def rows_of_stream(
                             message_bytes_maximum=message_bytes_maximum,
                         )
                     )
-                    count += batch.num_rows
     except (pa.ArrowException, OSError, struct.error) as error:
         raise ValueError(f"this is no Arrow stream of messages: {error}") from error
     return b"".join(rows), count
@@ -68,6 +75,59 @@ def _check_names(names: list[str]) -> None:
             raise ValueError(f"column '{name}' is missing")
     if "headers" in names and "properties" in names:
         raise ValueError("columns 'headers' and 'properties' are the same in two forms; send one")
+
+
+def _validate(batch: "pa.RecordBatch", first: int) -> None:
+    """Raises what Arrow raises of a batch whose values lead to bytes that are nobody's, and a
+    `ValueError` for a text that is none. Its first row is the stream's row `first`."""
+    import pyarrow as pa
+
+    try:
+        batch.validate(full=True)
+    except pa.ArrowInvalid:
+        for name in batch.schema.names:
+            column = batch.column(name)
+            parts = _parts(column) if name in PAIRED else [column]
+            for part in parts:
+                at = _first_that_is_no_text(part)
+                if at is not None:
+                    row = at if part is column else _row_of(column, at)
+                    problem = f"column '{name}' holds bytes that are no UTF-8"
+                    raise ValueError(f"row {first + row}{_topic(batch, row)}: {problem}") from None
+        raise
+
+
+def _first_that_is_no_text(column: "pa.Array") -> int | None:
+    """The first string that is no UTF-8, of a column that holds strings."""
+    import pyarrow as pa
+
+    if not pa.types.is_string(column.type):
+        return None
+    found = column.view(pa.binary())
+    found.validate(full=True)
+    for at, each in enumerate(found):
+        try:
+            str(each.as_py() or b"", "utf-8")
+        except UnicodeDecodeError:
+            return at
+    return None
+
+
+def _topic(batch: "pa.RecordBatch", row: int) -> str:
+    """The topic of a row in words, whether it is UTF-8 or not."""
+    import pyarrow as pa
+
+    topic = batch.column("topic")
+    if not pa.types.is_string(topic.type):
+        return ""
+    told = topic.view(pa.binary())
+    told.validate(full=True)
+    return f", topic '{(told[row].as_py() or b'').decode(errors='backslashreplace')}'"
+
+
+def _row_of(column: "pa.Array", at: int) -> int:
+    """The row of a list that a part of it is in."""
+    return bisect_right(column.offsets.to_pylist(), at) - 1
 
 
 def _columns(batch: "pa.RecordBatch") -> dict[str, list[bytes]]:
@@ -97,9 +157,9 @@ def _columns(batch: "pa.RecordBatch") -> dict[str, list[bytes]]:
     if "expiry" in found:
         expiry = _whole("expiry", found, pa.uint32())
         columns["expiry"] = [_present(expiry), _bytes(expiry.fill_null(0), 4)]
-    for name in ("headers", "properties"):
+    for name in PAIRED:
         if name in found:
-            columns["properties"] = _pairs(name, found[name])
+            columns["properties"] = _pairs(name, found)
     return columns
 
 
@@ -140,28 +200,37 @@ def _times(column: "pa.Array") -> "pa.Array":
     return _cast("eventTime", column.cast(pa.timestamp("us", column.type.tz)), pa.int64())
 
 
-def _pairs(name: str, column: "pa.Array") -> list[bytes]:
+def _pairs(name: str, found: dict[str, "pa.Array"]) -> list[bytes]:
     """The counts, names and values of a map or of a list of pairs."""
     import pyarrow as pa
 
-    kind = column.type
-    if pa.types.is_map(kind):
-        names, values = column.keys, column.items
-    elif pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
-        pairs = column.values
-        if [field.name for field in kind.value_type] != ["key", "value"]:
-            raise ValueError(f"column '{name}' is a list of key and value, not of {kind}")
-        names, values = pairs.field(0), pairs.field(1)
-    else:
-        raise ValueError(f"column '{name}' is a map, or a list of key and value, not {kind}")
+    column = found[name]
+    if not (parts := _parts(column)):
+        raise ValueError(f"column '{name}' is a map, or a list of key and value, not {column.type}")
+    names, values = parts
     if names.null_count:
-        raise ValueError(f"column '{name}' has a pair without a name")
+        row = _row_of(column, names.is_null().index(True).as_py())
+        topic = found["topic"][row].as_py()
+        raise ValueError(f"row {row}, topic '{topic}': column '{name}' has a pair without a name")
     counts = column.buffers()[1].slice(column.offset * 4, (len(column) + 1) * 4)
     return [
         counts.to_pybytes(),
         *_texts(_cast(name, names, pa.string())),
         *_texts(_cast(name, values, pa.binary())),
     ]
+
+
+def _parts(column: "pa.Array") -> list["pa.Array"]:
+    """The names and the values of a map or of a list of pairs; nothing of another column."""
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_map(kind):
+        return [column.keys, column.items]
+    is_paired = pa.types.is_list(kind) and pa.types.is_struct(kind.value_type)
+    if is_paired and [field.name for field in kind.value_type] == ["key", "value"]:
+        return [column.values.field(0), column.values.field(1)]
+    return []
 
 
 def _present(column: "pa.Array") -> bytes:

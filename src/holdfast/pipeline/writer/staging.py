@@ -49,18 +49,18 @@ class StagingBroker:
         self._client = HttpClient.at(address, user, password).keep()
         self._timeout_s = timeout_s
 
-    def stage(self, producer: str, batch: int, part: str, stream: bytes) -> str | None:
+    def stage(self, producer: str, batch: int, part: str, stream: bytes, about: str) -> str | None:
         """Keeps a part; returns by which name a commit knows it. `None`: the batch is decided
-        already, and its rows are not needed any more."""
+        already, and its rows are not needed any more. `about` says which rows these are."""
         path = f"/v1/staged/{producer}/{batch}/{part}"
-        answer = self._asked("PUT", path, stream, ARROW_STREAM)
+        answer = self._asked("PUT", path, stream, ARROW_STREAM, about)
         identifier: str | None = answer["identifier"]
         return identifier
 
     def commit(self, producer: str, batch: int, parts: list[str], *, is_last: bool) -> None:
         """All rows of these parts are in the log on return, each once."""
         body = json.dumps({"parts": parts, "last": is_last}).encode()
-        self._asked("POST", f"/v1/staged/{producer}/{batch}", body, "application/json")
+        self._asked("POST", f"/v1/staged/{producer}/{batch}", body, "application/json", "the rows")
 
     def forget(self, producer: str, batch: int) -> None:
         """What is staged of a batch that will not be committed goes, if the broker answers; else it
@@ -68,7 +68,7 @@ class StagingBroker:
         with suppress(OSError):
             self._client.request("DELETE", f"/v1/staged/{producer}/{batch}")
 
-    def _asked(self, method: str, path: str, body: bytes, kind: str) -> dict[str, Any]:
+    def _asked(self, method: str, path: str, body: bytes, kind: str, about: str) -> dict[str, Any]:
         until_s = system.monotonic_s() + self._timeout_s
         for attempt in range(1 << 30):
             try:
@@ -78,7 +78,8 @@ class StagingBroker:
                     return document
                 problem = _told(answer)
                 if answer.status not in HEALED_BY_TIME:
-                    raise WriteError(f"holdfast writer: {self._refused(answer.status, problem)}")
+                    refused = self._refused(answer.status, about, problem)
+                    raise WriteError(f"holdfast writer: {refused}")
             except ssl.SSLCertVerificationError as error:
                 raise WriteError(
                     f"holdfast writer: the certificate of the broker at {self._address} cannot be"
@@ -96,13 +97,13 @@ class StagingBroker:
             f" {self._timeout_s:g} s (option 'brokerTimeout'): {problem}"
         )
 
-    def _refused(self, status: int, problem: str) -> str:
+    def _refused(self, status: int, about: str, problem: str) -> str:
         if status == HTTPStatus.UNAUTHORIZED:
             return (
                 f"the broker at {self._address} takes rows of users with a password only: give"
                 " options 'user' and 'password'"
             )
-        return f"the broker at {self._address} refuses the rows: {problem}"
+        return f"the broker at {self._address} refuses {about}: {problem}"
 
 
 def _told(answer: Answer) -> str:

@@ -67,9 +67,12 @@ class _RowWriter(Parcel):
     ) -> Written:
         """Stages all rows of a task."""
         broker, parts = self.broker(), []
-        name = f"{task.partitionId()}-{task.attemptNumber()}-{task.taskAttemptId()}"
-        for number, stream in enumerate(streams(rows, self.options.topic)):
-            identifier = broker.stage(producer, batch, f"{name}-{number}", stream)
+        partition = task.partitionId()
+        name = f"{partition}-{task.attemptNumber()}-{task.taskAttemptId()}"
+        for number, (row, stream) in enumerate(streams(rows, self.options.topic, partition)):
+            counted = f", counted from its row {row}" if row else ""
+            about = f"rows of partition {partition}{counted}"
+            identifier = broker.stage(producer, batch, f"{name}-{number}", stream, about)
             if identifier is not None:
                 parts.append(identifier)
         return Written(producer, batch, tuple(parts))
@@ -161,21 +164,24 @@ def stream_writer(
     return StreamWriter(options)
 
 
-def streams(rows: Iterator[pa.RecordBatch], topic: str | None) -> Iterator[bytes]:
-    """Arrow streams of about PART_BYTES each, with all rows in their order."""
+def streams(
+    rows: Iterator[pa.RecordBatch], topic: str | None, partition: int
+) -> Iterator[tuple[int, bytes]]:
+    """Arrow streams of about PART_BYTES each, with all rows of a partition in their order, and
+    which row of it each one begins with."""
     gathered: list[pa.RecordBatch] = []
     size = row = 0
     for batch in rows:
         whole = batch if topic is None else _with_topic(batch, topic)
         for piece in _pieces(whole):
             if gathered and size + piece.nbytes > PART_BYTES:
-                yield _encoded(gathered, row)
+                yield row, _encoded(gathered, row, partition)
                 row += sum(each.num_rows for each in gathered)
                 gathered, size = [], 0
             gathered.append(piece)
             size += piece.nbytes
     if gathered:
-        yield _encoded(gathered, row)
+        yield row, _encoded(gathered, row, partition)
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -193,8 +199,8 @@ def _with_topic(batch: pa.RecordBatch, topic: str) -> pa.RecordBatch:
     return batch.append_column("topic", pa.repeat(pa.scalar(topic), batch.num_rows))
 
 
-def _encoded(batches: list[pa.RecordBatch], row: int) -> bytes:
-    """A part, whose first row is the task's `row`. Raises `WriteError` for one that no broker
+def _encoded(batches: list[pa.RecordBatch], row: int, partition: int) -> bytes:
+    """A part, whose first row is the partition's `row`. Raises `WriteError` for one that no broker
     takes, which is one row."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batches[0].schema) as stream:
@@ -204,8 +210,8 @@ def _encoded(batches: list[pa.RecordBatch], row: int) -> bytes:
     if len(encoded) > STAGED_PART_BYTES_MAXIMUM:
         topic = batches[0].column("topic")[0].as_py()
         raise WriteError(
-            f"holdfast writer: row {row} of its task, topic '{topic}': it has {len(encoded)} bytes"
-            f" on its way, and a broker takes {STAGED_PART_BYTES_MAXIMUM} at once; leave it out, or"
-            " share it out among several messages"
+            f"holdfast writer: row {row} of partition {partition}, topic '{topic}': it has"
+            f" {len(encoded)} bytes on its way, and a broker takes {STAGED_PART_BYTES_MAXIMUM} at"
+            " once; leave it out, or share it out among several messages"
         )
     return encoded
