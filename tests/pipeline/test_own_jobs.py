@@ -185,6 +185,10 @@ def test_a_job_that_makes_no_frames_is_told_so(
         ("\nimport no_such_thing", "FILE, line 2: ModuleNotFoundError: No module named 'no_such"),
         ("\ndef made(:", "FILE, line 2: SyntaxError: invalid syntax"),
         ("from holdfast.pipeline.jobs.job import Jobs", "FILE, line 1: ImportError: cannot import"),
+        (
+            (HEAD + "    return {}" + TAIL).replace('"offset", "long"', '"took", "variant"'),
+            "job hot would make the table hot with took (variant), which a Delta",
+        ),
         ("JOBS = 7", "broken has no list JOBS of jobs, which FILE must have"),
     ],
 )

@@ -19,7 +19,7 @@ from holdfast.cli.pipeline_command import sql
 from holdfast.core.errors import ConfigurationError
 from holdfast.pipeline.cursor import Cursor
 from holdfast.pipeline.data_source import HoldfastSource
-from holdfast.pipeline.query import in_json
+from holdfast.pipeline.json_values import in_json
 from holdfast.pipeline.running import Pipeline
 from holdfast.pipeline.source.forms import OptionError
 from holdfast.pipeline.tables import register_views

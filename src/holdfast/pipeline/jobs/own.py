@@ -22,6 +22,7 @@ import holdfast
 from holdfast.core.errors import ConfigurationError, OperatingError
 from holdfast.pipeline.configuration import Configuration
 from holdfast.pipeline.jobs.job import Job
+from holdfast.pipeline.load.table import columns_without_place
 from holdfast.pipeline.spark_errors import ERROR, in_one_line, places_in
 
 OURS = Path(holdfast.__file__).parent
@@ -54,8 +55,21 @@ def own_jobs(configuration: Configuration) -> list[Job]:
             raise ConfigurationError(
                 f"jobs.modules: {name} has no list JOBS of jobs, which {file} must have"
             )
-        found += [replace(job, file=file) for job in jobs]
+        for job in jobs:
+            _check_shapes(name, job)
+            found.append(replace(job, file=file))
     return found
+
+
+def _check_shapes(module: str, job: Job) -> None:
+    for table, shape in job.makes.items():
+        placeless = columns_without_place(shape.columns)
+        if placeless:
+            raise ConfigurationError(
+                f"jobs.modules: {module}: job {job.name} would make the table {table} with"
+                f" {', '.join(placeless)}, which a Delta table cannot hold; make it a number or"
+                " text"
+            )
 
 
 @contextmanager

@@ -2,20 +2,25 @@
 
 Owns: the copy, and how far it has come with each table.
 
-Invariant: rows and version are one transaction. A copy that is behind its table is made anew.
+Invariants:
+1. Rows and version are one transaction. A copy that is behind its table is made anew.
+2. Every value that a table can hold has a cell: what SQLite lacks is text.
 """
 
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from datetime import datetime
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from pyspark.sql.types import DataType
 
 from holdfast.core.errors import OperatingError
+from holdfast.pipeline.json_values import in_json
 from holdfast.pipeline.load.table import NOTHING, Shape, StoredTable
 
 BUSY_S = 30
@@ -100,12 +105,13 @@ def _apply(database: sqlite3.Connection, table: str, rows: pa.Table, shape: Shap
     kept = [row for row in found if not row.get("gone")]
     # A null in a key is another one to SQLite's own replacing.
     same = " AND ".join(f"{_quoted(name)} IS ?" for name in shape.key)
-    database.executemany(f"DELETE FROM {_quoted(table)} WHERE {same}", _cells(found, shape.key))  # noqa: S608 - names of our own tables, quoted
+    keys = _cells(found, shape.key, shape)
+    database.executemany(f"DELETE FROM {_quoted(table)} WHERE {same}", keys)  # noqa: S608 - names of our own tables, quoted
     places = ", ".join("?" for _ in names)
     columns = ", ".join(_quoted(name) for name in names)
     database.executemany(
         f"INSERT OR REPLACE INTO {_quoted(table)} ({columns}) VALUES ({places})",  # noqa: S608 - as above
-        _cells(kept, names),
+        _cells(kept, names, shape),
     )
 
 
@@ -113,12 +119,21 @@ def _note(database: sqlite3.Connection, table: str, version: int) -> None:
     database.execute("INSERT OR REPLACE INTO holdfast_versions VALUES (?, ?)", (table, version))
 
 
-def _cells(rows: Iterable[dict[str, Any]], names: Sequence[str]) -> list[tuple[Any, ...]]:
-    return [tuple(_cell(row[name]) for name in names) for row in rows]
+def _cells(
+    rows: Iterable[dict[str, Any]], names: Sequence[str], shape: Shape
+) -> list[tuple[Any, ...]]:
+    kinds = [(name, shape.columns[name].dataType) for name in names]
+    return [tuple(_cell(row[name], kind) for name, kind in kinds) for row in rows]
 
 
-def _cell(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, datetime) else value
+def _cell(value: Any, kind: DataType) -> Any:
+    """A value as SQLite has it: a time or a decimal is text, and what has parts is JSON."""
+    if value is None or isinstance(value, bool | int | float | str | bytes):
+        return value
+    if isinstance(value, date):
+        return value.isoformat()
+    told = in_json(value, kind)
+    return told if isinstance(told, str) else json.dumps(told, ensure_ascii=False)
 
 
 def _quoted(name: str) -> str:

@@ -28,7 +28,21 @@ from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    MapType,
+    NullType,
+    NumericType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from holdfast.core.errors import OperatingError
 from holdfast.pipeline.load.files import WrittenFiles, moved_files
@@ -55,6 +69,11 @@ HARMLESS = frozenset(
     ("OPTIMIZE", "VACUUM START", "VACUUM END", "ADD COLUMN", "CREATE TABLE", "SET TBLPROPERTIES")
 )
 """Operations that change no row."""
+PLACED = (
+    *(BinaryType, BooleanType, NullType, NumericType, StringType),
+    *(DateType, TimestampNTZType, TimestampType),
+)
+"""What delta-rs has a type for, besides what has parts."""
 
 
 class TableError(OperatingError):
@@ -71,6 +90,25 @@ class Shape:
     key: tuple[str, ...] = ()
     """Rows are upserted by it, those with a null in it too; without one they are appended."""
     partition: str | None = None
+
+
+def columns_without_place(columns: StructType) -> list[str]:
+    """The columns that no Delta table can hold, each with its type in words."""
+    return [
+        f"{each.name} ({each.dataType.simpleString()})"
+        for each in columns
+        if not _has_place(each.dataType)
+    ]
+
+
+def _has_place(kind: DataType) -> bool:
+    if isinstance(kind, ArrayType):
+        return _has_place(kind.elementType)
+    if isinstance(kind, MapType):
+        return _has_place(kind.keyType) and _has_place(kind.valueType)
+    if isinstance(kind, StructType):
+        return all(_has_place(each.dataType) for each in kind)
+    return isinstance(kind, PLACED)
 
 
 class StoredTable:
