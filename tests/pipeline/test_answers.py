@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.pipeline.configuration import read_configuration
-from holdfast.pipeline.jobs.gold import Answers, throughput
+from holdfast.pipeline.jobs.gold import LIVENESS, Answers, liveness, throughput
 from holdfast.pipeline.jobs.silver import _before
 from holdfast.pipeline.jobs.stepping import catch_up
 from holdfast.pipeline.load.table import no_rows
@@ -109,6 +109,34 @@ def test_a_topic_without_the_level_of_environments_has_none(spark: SparkSession)
     answers = Answers(60, 60, 2, 60, 10)
     found = throughput(frame, Rows(bronze=frame), answers).collect()
     assert {row["environment"]: row["messages"] for row in found} == {"prod": 2, "": 1}
+
+
+def test_a_step_writes_the_sessions_that_it_changes_and_no_others(spark: SparkSession) -> None:
+    answers = Answers(60, 60, 1, 60, 10)
+
+    def spoken(*minutes: float) -> DataFrame:
+        told = [("e/x", received_at(0) + timedelta(minutes=each)) for each in minutes]
+        return spark.createDataFrame(told, "topic string, timestamp timestamp")
+
+    def told(frame: DataFrame) -> list[tuple[object, ...]]:
+        columns = ("startedAt", "endedAt", "messages", "silentSeconds", "gone")
+        return sorted(tuple(row[name] for name in columns) for row in frame.collect())
+
+    nothing = no_rows(spark, LIVENESS.columns)
+    earlier, later = (0, 0.5, 10, 20, 21.5), (21, 30)
+    before = (
+        liveness(spoken(*earlier), Rows(liveness=nothing), answers).drop("gone").localCheckpoint()
+    )
+    step = told(liveness(spoken(*later), Rows(liveness=before), answers))
+    whole = told(liveness(spoken(*earlier, *later), Rows(liveness=nothing), answers))
+    assert [row for row in step if not row[4]] == whole[2:]
+    assert [row[2:] for row in whole] == [
+        (2, None, False),
+        (1, 570.0, False),
+        (3, 600.0, False),
+        (1, 510.0, False),
+    ]
+    assert [row[2] for row in step if row[4]] == [1], "the one at 21.5 is joined to that at 20"
 
 
 @pytest.mark.parametrize("hour", [0, 1])

@@ -180,9 +180,9 @@ def liveness(fresh: DataFrame, past: Past, answers: Answers) -> DataFrame:
     order = Window.partitionBy("device", "gone").orderBy("startedAt")
     last = f.lag("endedAt").over(order)
     silent = (f.unix_micros("startedAt") - f.unix_micros(last)) / f.lit(1_000_000.0)
-    return rows.select(
-        "device", "startedAt", "endedAt", "messages", silent.alias("silentSeconds"), "gone"
-    )
+    rows = rows.select(*LIVENESS.columns.names[:-1], silent.alias("silentSeconds"), "gone")
+    # Most of these sessions are as they were.
+    return rows.subtract(before.select(*LIVENESS.columns.names, f.lit(False).alias("gone")))
 
 
 def latency(fresh: DataFrame, past: Past, answers: Answers) -> DataFrame:
