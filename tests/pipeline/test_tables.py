@@ -20,7 +20,7 @@ from holdfast.core.errors import ConfigurationError
 from holdfast.pipeline.cursor import Cursor
 from holdfast.pipeline.data_source import HoldfastSource
 from holdfast.pipeline.json_values import in_json
-from holdfast.pipeline.running import Pipeline
+from holdfast.pipeline.running import ERRORS, Pipeline
 from holdfast.pipeline.source.forms import OptionError
 from holdfast.pipeline.tables import register_views
 from holdfast.reading.tables import SCHEMAS
@@ -187,6 +187,7 @@ def test_a_query_is_run_from_the_command_line(broker: BrokerProcess, tmp_path: P
     assert not re.search(r" WARN |log4j|log level", told.stderr), told.stderr
     wrong = said(tmp_path, "SELECT nothing FROM nowhere", "--broker", broker.http_address)
     assert wrong.returncode == 2
+    assert ERRORS not in wrong.stderr, wrong.stderr
     last = wrong.stderr.splitlines()[-1]
     assert last.startswith("holdfast: the query cannot be run: ")
     assert "nowhere" in last

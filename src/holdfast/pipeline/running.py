@@ -16,6 +16,7 @@ from pathlib import Path
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -53,6 +54,8 @@ IDLE_S = 0.2
 CONFIGURED = "SPARK_CONF_DIR"
 SAYS = Path(__file__).with_name("log4j2.properties")
 """What Spark writes to the terminal: nothing."""
+ERRORS = "SQLQueryContextLogger"
+"""Where PySpark tells each error of a query as well, with pages of Java's stack."""
 
 
 class RunError(OperatingError):
@@ -133,6 +136,7 @@ class Pipeline:
         # Who configures Spark has said what is to be seen of it.
         if CONFIGURED not in system.environment():
             settings["spark.driver.extraJavaOptions"] = f'"-Dlog4j2.configurationFile={SAYS}"'
+            PySparkLogger.getLogger(ERRORS).disabled = True
         with _interrupts_kept():
             spark = local_session("holdfast pipeline", cores=run.cores, settings=settings)
         spark.sparkContext.setLogLevel("OFF")
