@@ -305,9 +305,10 @@ impl Deliveries {
         let (connection, is_durable) = (receiver.connection, receiver.party.is_durable());
         let serial = self.receivers.serial_of(connection);
         let told = Departure::Acknowledgement(Acknowledgement { connection, step, packet_identifier, refusal });
-        match is_durable {
-            true => self.held.until_progress(serial, told),
-            false => self.held.until(LogPosition(0), serial, told),
+        if is_durable {
+            self.held.until_progress(serial, told);
+        } else {
+            self.held.until(LogPosition(0), serial, told);
         }
     }
 }
