@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.client.http import HttpClient
 from holdfast.client.isolation import Got
 from tests.builders.certificates import Authority
+from tests.interop.test_admin import eventually
 from tests.interop.users import Users
 from tests.process import HOST, BrokerProcess
 
@@ -72,6 +74,14 @@ def test_environments_are_shown_in_numbers_over_tls(
     assert code == 0
     assert [act["behaviours"][-1] for act in acts] == ["S3.6", "S3.5", "S3.4", "S3.7"]
     assert acts[0]["environments"][2]["by_pod"] == [60]
+
+
+def test_it_leaves_nothing(broker: BrokerProcess) -> None:
+    assert verify(f"mqtt://{WHO}@{HOST}:{broker.port}", "--messages", "60")[0] == 0
+    ask = HttpClient.on(broker.data_directory)
+    eventually(lambda: not ask.get("/v1/sessions")["sessions"], "no session is left")
+    assert ask.get("/v1/groups")["groups"] == []
+    assert ask.get("/v1/losses")["losses"] == []
 
 
 def test_a_broker_that_refuses_one_group_for_all_is_told(tmp_path: Path) -> None:

@@ -77,7 +77,10 @@ async def _play(
     place: tuple[str, int], credentials: dict[str, Any], messages: int
 ) -> tuple[list[Act], str]:
     def client_options(session_s: int) -> ClientOptions:
-        return ClientOptions(session_expiry_interval_s=session_s, **credentials)
+        # Clean Start 0 and an interval of 0 would be kept for session.ttl_s.
+        return ClientOptions(
+            clean_start=not session_s, session_expiry_interval_s=session_s, **credentials
+        )
 
     play = Isolation(place, client_options, system.entropy(WORD_BYTES).hex(), messages)
     refused = ""
@@ -93,7 +96,7 @@ async def _play(
         except IncompleteError as error:
             refused = str(error)
     finally:
-        play.end()
+        await play.end()
     return acts, refused
 
 

@@ -3,8 +3,8 @@
 Owns: which environments there are in the play, what is published, and what each pod got. Never:
 says whether that is right, or asks the broker for anything but MQTT 5.
 
-Invariant: everything has a word in its name that no other play has, and no session outlives it for
-longer than SESSION_S.
+Invariant: everything has a word in its name that no other play has, and no session outlives it;
+only one whose connection was lost does, for SESSION_S at most.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ QUIET_S: Final = 0.5
 QOS: Final = 2
 
 Options = Callable[[int], ClientOptions]
-"""Makes the options of a client whose session is kept for so many seconds."""
+"""Makes the options of a client whose session is kept for so many seconds; 0: not at all."""
 
 
 class IncompleteError(Exception):
@@ -124,20 +124,21 @@ class Isolation:
     async def mix(self) -> list[Got]:
         """All use one group, as they should not: each gets a part."""
         group = f"$share/verify-{self._word}/{self.topic}"
-        for pods in self._pods.values():
-            for pod in pods:
-                pod.disconnect()
-        self._pods = {}
+        await self._leave()
         for number in range(1, MIXED + 1):
             await self._join("mixed", f"pod-{number}", group)
         return await self._act(self._pods)
 
-    def end(self) -> None:
-        """All of them go."""
+    async def end(self) -> None:
+        """All of them have gone, and their sessions and groups have ended."""
+        await self._leave()
+        await _end(self._publisher)
+
+    async def _leave(self) -> None:
         for pods in self._pods.values():
             for pod in pods:
-                pod.disconnect()
-        self._publisher.disconnect()
+                await _end(pod)
+        self._pods = {}
 
     async def _join(self, environment: str, name: str, group: str = "") -> None:
         group = group or f"$share/verify-{self._word}-{environment}/{self.topic}"
@@ -175,3 +176,8 @@ class Isolation:
 
     def _is_complete(self, pods: Iterable[_Pod]) -> bool:
         return sum(len(pod.numbers) for pod in pods) >= self._messages
+
+
+async def _end(client: Client) -> None:
+    client.disconnect(ends_session=True)
+    await client.lost.wait()

@@ -235,10 +235,11 @@ class Client(asyncio.Protocol):
         """Messages not sent yet or not acknowledged yet."""
         return len(self._to_publish) + len(self._exchanges)
 
-    def disconnect(self) -> None:
-        """Says DISCONNECT and closes."""
+    def disconnect(self, *, ends_session: bool = False) -> None:
+        """Says DISCONNECT and closes; with `ends_session`, of MQTT 5, no session is kept either."""
         if self._transport is not None:
-            self._send("disconnect", {"reason_code": 0, "properties": {}})
+            properties = {"session_expiry_interval": 0} if ends_session else {}
+            self._send("disconnect", {"reason_code": 0, "properties": properties})
             self._flush()
             self._transport.close()
 
