@@ -247,6 +247,29 @@ def test_another_name_for_this_host_is_refused_where_nobody_has_to_show_who_he_i
         assert broker.ask("GET", "/v1/sessions", Host=name)[0] == 200
 
 
+def test_the_length_of_a_queue_at_rest_is_what_its_client_would_get_now(tmp_path: Path) -> None:
+    broker = Seen(tmp_path, queue_messages_maximum=3)
+    broker.start()
+    with Wire(broker.port) as wire:
+        wire.connect("away")
+        wire.subscribe("reads/#")
+        broker.ask("POST", "/v1/publish", {"topic_name": "reads/0"})
+        wire.receive("publish")
+    eventually(lambda: state(broker, "away") == "at_rest", "away at rest")
+    for number in range(1, 6):
+        broker.ask("POST", "/v1/publish", {"topic_name": f"reads/{number}"})
+    found = broker.get("/v1/sessions/away")
+    # One is in flight and takes the place of another.
+    assert (found["queue_messages"], found["in_flight"]) == (3, 1)
+    assert broker.get("/v1/backlog")["messages"] == 3
+    with Wire(broker.port) as wire:
+        assert wire.connect("away")["session_present"]
+        got = [wire.receive("publish")["topic_name"] for _ in range(3)]
+        assert got == ["reads/0", "reads/4", "reads/5"]
+        wire.ping()
+    assert broker.stop() == 0
+
+
 def test_losses_are_listed_by_client_and_reason(tmp_path: Path) -> None:
     broker = Seen(tmp_path, queue_messages_maximum=2)
     broker.start()

@@ -49,10 +49,12 @@ class QueueLengths:
         queue = self._queues.at_rest(record)
         if session.expired(self._now_us()):
             return QueueLength(0, 0, queue.mark)
-        oldest = self._queues.oldest_kept(self._queues.quota(record))
-        count = yield from self._count(inquiry, queue, oldest)
-        messages = count + len(own_flights(queue.state))
-        return QueueLength(messages, in_flight_at_rest(queue), queue.mark)
+        quota, flights = self._queues.quota(record), len(own_flights(queue.state))
+        count = yield from self._count(inquiry, queue, self._queues.oldest_kept(quota))
+        if quota.messages is not None:
+            # What is in flight takes room, and is sent again although there is none.
+            count = min(count, max(quota.messages - flights, 0))
+        return QueueLength(count + flights, in_flight_at_rest(queue), queue.mark)
 
     def _count(self, inquiry: Inquiry, queue: QueueAtRest, oldest: int = 0) -> Pieces[int]:
         found = yield from waiting(
