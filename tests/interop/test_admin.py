@@ -282,6 +282,8 @@ def test_losses_are_listed_by_client_and_reason(tmp_path: Path) -> None:
     [row] = broker.get("/v1/losses", client_identifier="loser", reason="overflow")["losses"]
     assert (row["count"], row["client_identifier"]) == (3, "loser")
     assert broker.get("/v1/losses", reason="slow_reader")["losses"] == []
+    status, refused = broker.ask("GET", "/v1/losses?reason=overfow")
+    assert (status, "one of overflow, ttl, retention" in refused["detail"]) == (400, True)
     assert broker.get("/v1/losses", since=row["at_us"], until=row["at_us"])["losses"] == []
     assert len(broker.get("/v1/losses", since=row["at_us"])["losses"]) == 1
     assert broker.get("/v1/losses", after=row["number"])["losses"] == []

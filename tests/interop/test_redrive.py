@@ -245,6 +245,8 @@ def test_the_command_line_drives_a_loss_again(broker: Seen) -> None:
     said = holdfast("redrive", str(row["number"]))
     assert said == f"{LOST} messages go to away again\n"
     assert holdfast("--reason", "overflow").count("away") == 1
+    assert holdfast("--since", "10m").count("away") == 1
+    assert holdfast("--until", "2026-01-31T12:00").count("away") == 0
     with Wire(broker.port) as wire:
         wire.connect("away")
         assert payloads(received(wire, LOST)) == numbered(LOST)

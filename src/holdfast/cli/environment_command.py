@@ -8,10 +8,8 @@ from typing import Any
 from urllib.parse import quote
 
 from holdfast.cli.asking import add_action, broker_of, cell, group_path, moment, print_rows
-from holdfast.cli.options import Subparsers, name_given
+from holdfast.cli.options import Subparsers, name_given, time_us
 from holdfast.cli.record_text import printable
-from holdfast.core.errors import ConfigurationError
-from holdfast.core.moment import parse_moment_us
 
 COLUMNS = ("name", "clients", "groups", "waiting", "in_flight", "thefts")
 GROUP_COLUMNS = ("group", "members", "waiting", "in_flight")
@@ -48,8 +46,8 @@ def add_to(commands: Subparsers) -> None:
     made.add_argument(
         "--at",
         metavar="TIME",
-        help="begin with what was published then, in ISO 8601 and UTC unless it says otherwise;"
-        " without it, with what the other group has not had yet",
+        help="begin with what was published then: 2026-01-31T12:00 (UTC), or an age: 10m; without"
+        " it, with what the other group has not had yet",
     )
 
 
@@ -85,12 +83,7 @@ def fork(options: argparse.Namespace) -> int:
     """Make another group."""
     body: dict[str, Any] = {"share_name": options.name}
     if options.at is not None:
-        try:
-            body["at_us"] = parse_moment_us(options.at)
-        except ValueError as error:
-            raise ConfigurationError(
-                f"TIME is one such as 2024-12-05T10:00:00Z, not {options.at!r}"
-            ) from error
+        body["at_us"] = time_us(options.at)
     made = broker_of(options).post(f"{group_path(options.group)}/fork", body)
     if options.json:
         print(json.dumps(made, indent=2))

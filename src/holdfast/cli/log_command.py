@@ -7,21 +7,16 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from holdfast import system
-from holdfast.cli.options import Subparsers, add_settings, effective, row_count
+from holdfast.cli.options import Subparsers, add_settings, effective, row_count, time_us
 from holdfast.cli.record_text import as_json, as_line, printable, time_text
 from holdfast.core.errors import ConfigurationError, DirectoryError
 from holdfast.core.layout import LOG_DIRECTORY
-from holdfast.core.moment import parse_moment_us
-from holdfast.core.settings import duration, show_size
-from holdfast.core.units import SECOND_US
+from holdfast.core.settings import show_size
 from holdfast.kernel import LogReader, is_valid_topic_filter
 
-YEAR_S = 366 * 86_400
 TOPICS_PAGE = 10_000
 """Topics that are counted at once, so that a log of millions shows the first ones soon."""
 
@@ -141,9 +136,9 @@ def _selected(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     extent = log.extent()
     begin, end = extent.begin, extent.end
     if options.since is not None:
-        begin = max(begin, log.offset_at(_time_us(options.since)))
+        begin = max(begin, log.offset_at(time_us(options.since)))
     if options.until is not None:
-        end = min(end, log.offset_at(_time_us(options.until)))
+        end = min(end, log.offset_at(time_us(options.until)))
     begin = max(begin, options.from_offset or 0)
     end = end if options.to_offset is None else min(end, options.to_offset)
     try:
@@ -173,19 +168,6 @@ def _valid_filter(written: str) -> str:
     if not is_valid_topic_filter(written.encode()):
         raise ConfigurationError(f'"{written}" is not a topic filter')
     return written
-
-
-def _time_us(written: str) -> int:
-    """A time, or how long ago; without a time zone it is UTC."""
-    with suppress(ValueError):
-        return parse_moment_us(written)
-    try:
-        age_s: int = duration(0, 100 * YEAR_S).parse(written)
-    except ValueError:
-        raise ConfigurationError(
-            f'"{written}" is neither a time such as 2026-01-31T12:00 nor an age such as 10m'
-        ) from None
-    return max(0, system.now_us() - age_s * SECOND_US)
 
 
 def _add_action(actions: Subparsers, name: str, run: Any, about: str) -> argparse.ArgumentParser:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast.cli.asking import add_action, add_broker, broker_of, moment, print_rows, rows
-from holdfast.cli.options import Subparsers, row_count
+from holdfast.cli.options import Subparsers, row_count, time_us
 from holdfast.cli.record_text import printable
 from holdfast.core.loss_reason import LossReason
 
@@ -33,14 +33,9 @@ def add_to(commands: Subparsers) -> None:
     add = parser.add_argument
     add("--json", action="store_true", help="print JSON")
     add("--client", metavar="CLIENT", default="", help="only losses of this client")
-    add(
-        "--reason",
-        metavar="REASON",
-        default="",
-        choices=[reason.value for reason in LossReason],
-        help="only losses with this reason",
-    )
-    add("--since", metavar="TIME", help="from this time on: 2026-01-31T12:00 (UTC)")
+    about = f"only losses with this reason: {', '.join(LossReason)}"
+    add("--reason", metavar="REASON", choices=[str(each) for each in LossReason], help=about)
+    add("--since", metavar="TIME", help="from this time on: 2026-01-31T12:00 (UTC), or an age: 10m")
     add("--until", metavar="TIME", help="up to this time")
     add("--limit", metavar="COUNT", type=row_count, default=1_000, help="at most (default: 1000)")
     add_broker(parser)
@@ -54,11 +49,11 @@ def add_to(commands: Subparsers) -> None:
 
 def show(options: argparse.Namespace) -> int:
     """Print the ledger."""
-    query = {"client_identifier": options.client, "reason": options.reason}
+    query = {"client_identifier": options.client, "reason": options.reason or ""}
     query |= {
-        name: value
-        for name, value in (("since", options.since), ("until", options.until))
-        if value is not None
+        name: str(time_us(written))
+        for name, written in (("since", options.since), ("until", options.until))
+        if written is not None
     }
     found = rows(broker_of(options), "/v1/losses", "losses", query, options.limit)
     return print_rows(found if options.json else _timed(found), COLUMNS, options)

@@ -4,6 +4,7 @@ Flow: command line -> here -> `holdfast.core.config` -> a command.
 """
 
 import argparse
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ from holdfast import system
 from holdfast.core import config
 from holdfast.core.errors import ConfigurationError
 from holdfast.core.limits import CONFIGURATION_BYTES_MAXIMUM
+from holdfast.core.moment import parse_moment_us
 from holdfast.core.sections import TABLES
-from holdfast.core.settings import Setting
+from holdfast.core.settings import Setting, duration
+from holdfast.core.units import CENTURY_S, SECOND_US
 
 Subparsers = Any
 """What `add_subparsers` returns; `argparse` keeps the name of its class to itself."""
@@ -64,6 +67,19 @@ def row_count(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
     return int(text)
+
+
+def time_us(written: str) -> int:
+    """A time, or how long ago; without a time zone it is UTC. Raises `ConfigurationError`."""
+    with suppress(ValueError):
+        return parse_moment_us(written)
+    try:
+        age_s: int = duration(0, CENTURY_S).parse(written)
+    except ValueError:
+        raise ConfigurationError(
+            f'"{written}" is neither a time such as 2026-01-31T12:00 nor an age such as 10m'
+        ) from None
+    return max(0, system.now_us() - age_s * SECOND_US)
 
 
 def _add_setting(group: Any, row: Setting) -> None:
