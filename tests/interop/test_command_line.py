@@ -125,6 +125,7 @@ def test_an_address_that_others_reach_needs_users_or_the_explicit_word(tmp_path:
     wider = ("serve", "--listen-host", "0.0.0.0", *ANY_PORTS)
     code, sentence = refusal(tmp_path, *wider)
     assert code == 2
+    assert "listen.host: 0.0.0.0 can be reached" in sentence
     assert "holdfast user add NAME --data-dir holdfast-data" in sentence
     assert "--access-anonymous" in sentence
 

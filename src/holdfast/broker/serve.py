@@ -130,8 +130,8 @@ def _check_exposure(config: Config, server: Server) -> None:
     if is_loopback(config.host) or config.anonymous or server.requires_credentials():
         return
     raise ConfigurationError(
-        f"host: {config.host} can be reached from other machines, and no credentials are set up;"
-        f" set one up with `holdfast user add NAME --data-dir {config.data_dir}`, or say"
+        f"listen.host: {config.host} can be reached from other machines, and no credentials are set"
+        f" up; set one up with `holdfast user add NAME --data-dir {config.data_dir}`, or say"
         " --access-anonymous (or access.anonymous = true) if everybody may connect"
     )
 

@@ -245,7 +245,7 @@ def _add_changeable(parser: Any) -> None:
             f"--{key.replace('_', '-')}",
             type=int,
             metavar="NUMBER",
-            help=f"instead of the setting client_{key}; 0: no limit",
+            help=f"instead of the setting limits.client_{key}; 0: no limit",
         )
 
 

@@ -207,6 +207,17 @@ def test_help_names_every_setting_by_its_table(capsys: pytest.CaptureFixture[str
             assert (f" {row.option} " in group) == (row.table == table)
 
 
+def test_help_of_a_user_names_the_settings_that_its_rates_stand_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["user", "set", "--help"])
+    words = " ".join(capsys.readouterr().out.split())
+    named = [name for name in SETTINGS if name.startswith("limits.client_")]
+    assert len(named) == 2
+    assert all(f"instead of the setting {name}" in words for name in named)
+
+
 @pytest.mark.parametrize("action", ["add", "check"])
 @pytest.mark.parametrize(
     ("written", "sentence"),
