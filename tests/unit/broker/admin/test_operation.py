@@ -162,7 +162,13 @@ def operation(
 
 
 def statuses(protection: Protection, *asked: tuple[str, dict[str, str]]) -> list[int]:
-    async def run() -> list[int]:
+    return [status for status, _ in answers(protection, *asked)]
+
+
+def answers(
+    protection: Protection, *asked: tuple[str, dict[str, str]]
+) -> list[tuple[int, dict[str, str]]]:
+    async def run() -> list[tuple[int, dict[str, str]]]:
         operations = [
             operation("/v1/own"),
             operation("/metrics"),
@@ -176,8 +182,7 @@ def statuses(protection: Protection, *asked: tuple[str, dict[str, str]]) -> list
             for path, headers in asked:
                 async with client.get(path, headers=headers) as response:
                     assert response.content_type == "application/json"
-                    assert isinstance(await response.json(), dict)
-                    found.append(response.status)
+                    found.append((response.status, await response.json()))
             return found
 
     return asyncio.run(run())
@@ -194,6 +199,9 @@ def test_without_credentials_loopback_is_open_and_the_world_is_not() -> None:
     assert statuses(world, ("/v1/own", {}), ("/metrics", {}), ("/open", {})) == [403, 403, 200]
     shown = Protection("0.0.0.0", metrics_public=True)
     assert statuses(shown, ("/v1/own", {}), ("/metrics", {})) == [403, 200]
+    # Whoever asks here asks from this host: that is not what is wrong.
+    [(_, refused)] = answers(world, ("/v1/own", {}))
+    assert "only where listen.host is loopback" in refused["detail"]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])

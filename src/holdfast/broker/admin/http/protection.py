@@ -4,8 +4,9 @@ Owns: the order of the questions. Never: knows a password; whoever does is asked
 
 Invariants:
 1. Through the control socket everything is allowed: the file's mode has decided already.
-2. Over TCP, without credentials being set up, everything is allowed on loopback and nothing beyond
-   it; a page of another site, which a browser would let ask, has another `Host` and is refused.
+2. Over TCP, without credentials being set up, everything is allowed where the broker listens on
+   loopback alone, and nothing elsewhere, whoever asks; a page of another site, which a browser
+   would let ask, has another `Host` and is refused.
 3. With credentials set up, over TCP only an administrator is answered, by HTTP Basic; and what is
    for readers of the log, to a reader too.
 """
@@ -96,8 +97,9 @@ class Protection:
             await self._check_credentials(request, audience, self._credentials)
         elif not self._is_loopback:
             detail = (
-                "no credentials are set up, so this is answered on the broker's own host only:"
-                " add an administrator there, or use the commands of holdfast"
+                "no credentials are set up, so this is answered only where listen.host is loopback:"
+                " add an administrator (`holdfast user add NAME --administrator`), or use the"
+                " commands of holdfast on the broker's own host"
             )
             raise ProblemError(403, "forbidden", detail)
         elif not is_loopback(_host_of(request)):
