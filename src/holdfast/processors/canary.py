@@ -43,7 +43,8 @@ class Schedule:
 
 
 class CanaryMetrics:
-    """What is counted of rounds, on a registry of its own."""
+    """What is counted of rounds, on a registry of its own. What tells of the last round is not
+    there before there was one: an alert would take a zero for an answer."""
 
     def __init__(self, environment: str) -> None:
         self._registry = CollectorRegistry()
@@ -60,10 +61,11 @@ class CanaryMetrics:
         self._rounds.inc()
         self._lost.inc(outcome.lost)
         self._doubled.inc(outcome.doubled)
-        self._last.set(now_s)
-        self._red.set(outcome.is_red)
         # A time that was not measured is none, and not that of an earlier round.
-        self._catch_up.set(float("nan") if outcome.catch_up_s is None else outcome.catch_up_s)
+        catch_up_s = float("nan") if outcome.catch_up_s is None else outcome.catch_up_s
+        self._catch_up.labels(self._environment).set(catch_up_s)
+        self._last.labels(self._environment).set(now_s)
+        self._red.labels(self._environment).set(outcome.is_red)
 
     def text(self) -> bytes:
         """All of them, as Prometheus reads them."""
@@ -74,8 +76,7 @@ class CanaryMetrics:
         return family.labels(self._environment)
 
     def _gauge(self, name: str, meaning: str) -> Gauge:
-        family = Gauge(f"holdfast_canary_{name}", meaning, LABELS, registry=self._registry)
-        return family.labels(self._environment)
+        return Gauge(f"holdfast_canary_{name}", meaning, LABELS, registry=self._registry)
 
 
 class StandingCanary:
