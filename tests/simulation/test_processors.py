@@ -167,6 +167,20 @@ def test_what_cannot_be_read_is_a_dead_letter_at_once_and_blocks_nobody() -> Non
     play(story)
 
 
+def test_a_dead_letter_is_kept_although_the_session_of_those_before_has_expired() -> None:
+    kept_s = 60
+
+    async def story(stage: Rehearsal) -> None:
+        await stage.publish("readings/7", b"the first")
+        await stage.settle()
+        await asyncio.sleep(2 * kept_s)
+        await stage.publish("readings/7", b"the second")
+        await stage.settle()
+        assert [letter.payload for letter in await letters(stage)] == [b"the second"]
+
+    play(story, broker_settings={"session_expiry_maximum_s": kept_s})
+
+
 def test_what_fails_is_tried_again_and_is_a_dead_letter_in_the_end() -> None:
     async def story(stage: Rehearsal) -> None:
         await stage.publish("readings/7", reading(1), b"null", reading(2))

@@ -126,16 +126,19 @@ def keeper_options(settings: ProcessorSettings) -> ClientOptions:
     )
 
 
-async def keep_letters(settings: ProcessorSettings) -> None:
+async def keep_letters(settings: ProcessorSettings) -> int:
     """Afterwards the broker keeps what is published to the dead-letter topic, until somebody takes
-    it. Raises `ConnectionFailedError`."""
+    it or as many seconds have passed as this returns. Raises `ConnectionFailedError`."""
     client = _Visitor(keeper_name(settings), keeper_options(settings))
     await client.connect(settings.broker_host, settings.broker_port)
+    assert client.granted is not None, "it is connected"
+    granted_s = client.granted.session_expiry_s
     try:
         await client.subscribe(settings.dead_letters, 1)
     finally:
         client.disconnect()
         await client.lost.wait()
+    return FOR_EVER_S if granted_s is None else granted_s
 
 
 class _Visitor(Client):

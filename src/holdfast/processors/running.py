@@ -15,6 +15,7 @@ Flow: session -> gathering -> work -> session or dead letters.
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +28,7 @@ from holdfast.client.mqtt import ConnectionFailedError
 from holdfast.processors.gathering import Bounds, Came, Gathering
 from holdfast.processors.message import Message
 from holdfast.processors.metrics import Counts
-from holdfast.processors.poison import keep_letters, letter_of
+from holdfast.processors.poison import FOR_EVER_S, keep_letters, letter_of
 from holdfast.processors.processor import Processor
 from holdfast.processors.session import JITTER, Session, identity_among
 from holdfast.processors.settings import ProcessorSettings
@@ -88,7 +89,8 @@ class Running:
         self._stop_wanted = asyncio.Event()
         self._sink_waits_for: str | None = "the sink is not open yet"
         self._is_live = True
-        self._letters_are_kept = False
+        self._letters_kept_until_s = -math.inf
+        """Until then a session is known to keep dead letters, and each for a while."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"work-{settings.name}")
 
     # --- what is seen of it ---------------------------------------------------------------------
@@ -321,10 +323,15 @@ class Running:
         """Publishes dead letters, as soon as somebody keeps them."""
         while True:
             await self._letter_waits.wait()
-            if not self._letters_are_kept:
+            now_s = asyncio.get_running_loop().time()
+            if now_s >= self._letters_kept_until_s:
                 try:
-                    await keep_letters(self.settings)
-                    self._letters_are_kept = True
+                    kept_s = await keep_letters(self.settings)
+                    # Half of it is left for the last letter before the session is used again.
+                    self._letters_kept_until_s = now_s + kept_s / 2
+                    if kept_s != FOR_EVER_S:
+                        fields = self._fields(seconds=kept_s)
+                        log.warning("dead letters are kept for a time only", extra=fields)
                 except ConnectionFailedError as error:
                     log.warning("dead letters wait", extra=self._fields(why=str(error)))
                     await asyncio.sleep(self._jittered(self.settings.reconnect_delay_s))

@@ -210,10 +210,12 @@ def rehearse(
     *,
     seed: int = 1,
     hardships: Hardships | None = None,
+    broker_settings: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> str:
     """Runs a story beside a broker, with a processor that is started and subscribed; returns a
-    digest of what happened, the same for the same seed. `settings` are of the processor."""
+    digest of what happened, the same for the same seed. `settings` are of the processor,
+    `broker_settings` of the broker, as `Config` calls them."""
     chosen: dict[str, Any] = {
         "name": "Rehearsed",
         "environment": "test",
@@ -234,6 +236,7 @@ def rehearse(
             segment_bytes=SEGMENT_BYTES,
             checkpoint_bytes=4 * SEGMENT_BYTES,
             reserve_bytes=4 * SEGMENT_BYTES,
+            **(broker_settings or {}),
         )
         machine = BrokerMachine(loop, lambda world: assemble(config, world))
         machine.start()
