@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 from holdfast.client.mqtt import Client, ConnectionFailedError, Delivery, Publication
-from holdfast.core.errors import OperatingError
 from holdfast.processors.poison import (
     DeadLetter,
+    LetterRefusedError,
     keeper_name,
     keeper_options,
     publication_of,
@@ -29,12 +29,6 @@ MARK: Final = "dead-letter-mark"
 """A user property of a message that is published to the topic to know when all before it has come:
 within a topic, messages come in their order [MQTT-4.6.0-5]."""
 MARKED_WITHIN_S: Final = 30.0
-
-
-class LetterRefusedError(OperatingError):
-    """The broker does not give or take a message."""
-
-    retriable = False
 
 
 async def read_letters(settings: ProcessorSettings) -> list[tuple[int, DeadLetter]]:

@@ -12,12 +12,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from holdfast.client.mqtt import Client, ClientOptions, Publication
+from holdfast.client.mqtt import FAILED, Client, ClientOptions, Publication
+from holdfast.core.errors import OperatingError
 from holdfast.core.units import SECOND_US
 from holdfast.kernel import LIMITS
 from holdfast.processors.session import KEEP_ALIVE_S, Letter, options_of
 from holdfast.processors.settings import ProcessorSettings
 from holdfast.processors.work import End
+from holdfast.protocols.mqtt.reason_code import reason_name
 
 PREFIX: Final = "dead-letter-"
 FOR_EVER_S: Final = 0xFFFF_FFFF
@@ -31,6 +33,12 @@ TRAVELLING: Final = (
     "response_topic",
 )
 """Properties of MQTT 5 that belong to a message, beside user properties."""
+
+
+class LetterRefusedError(OperatingError):
+    """The broker does not give or take a message."""
+
+    retriable = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +136,18 @@ def keeper_options(settings: ProcessorSettings) -> ClientOptions:
 
 async def keep_letters(settings: ProcessorSettings) -> int:
     """Afterwards the broker keeps what is published to the dead-letter topic, until somebody takes
-    it or as many seconds have passed as this returns. Raises `ConnectionFailedError`."""
+    it or as many seconds have passed as this returns. Raises `ConnectionFailedError`, or
+    `LetterRefusedError` where the rules do not let the processor's user have letters."""
     client = _Visitor(keeper_name(settings), keeper_options(settings))
     await client.connect(settings.broker_host, settings.broker_port)
     assert client.granted is not None, "it is connected"
     granted_s = client.granted.session_expiry_s
     try:
-        await client.subscribe(settings.dead_letters, 1)
+        code = await client.subscribe(settings.dead_letters, 1)
+        if code >= FAILED:
+            raise LetterRefusedError(
+                f"the broker refuses {settings.dead_letters}: {reason_name(code)}"
+            )
     finally:
         client.disconnect()
         await client.lost.wait()

@@ -28,7 +28,7 @@ from holdfast.client.mqtt import ConnectionFailedError
 from holdfast.processors.gathering import Bounds, Came, Gathering
 from holdfast.processors.message import Message
 from holdfast.processors.metrics import Counts
-from holdfast.processors.poison import FOR_EVER_S, keep_letters, letter_of
+from holdfast.processors.poison import FOR_EVER_S, LetterRefusedError, keep_letters, letter_of
 from holdfast.processors.processor import Processor
 from holdfast.processors.session import JITTER, Session, identity_among
 from holdfast.processors.settings import ProcessorSettings
@@ -332,7 +332,7 @@ class Running:
                     if kept_s != FOR_EVER_S:
                         fields = self._fields(seconds=kept_s)
                         log.warning("dead letters are kept for a time only", extra=fields)
-                except ConnectionFailedError as error:
+                except (ConnectionFailedError, LetterRefusedError) as error:
                     log.warning("dead letters wait", extra=self._fields(why=str(error)))
                     await asyncio.sleep(self._jittered(self.settings.reconnect_delay_s))
                     continue

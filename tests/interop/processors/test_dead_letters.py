@@ -14,7 +14,8 @@ from holdfast.processors.processor import RejectedError
 from holdfast.processors.table import Row
 from tests.builders.readings import Readings, reading
 from tests.interop.processors.databases import SqliteDatabase
-from tests.interop.processors.test_running import played, told, until, values
+from tests.interop.processors.test_running import played, publish, told, until, values
+from tests.interop.users import Users
 from tests.process import HOST, BrokerProcess
 
 ENVIRONMENT = "local-daves-macbook"
@@ -61,6 +62,27 @@ def asked(broker: BrokerProcess, tmp_path: Path, capsys: pytest.CaptureFixture[s
         return told.out + told.err
 
     return ask
+
+
+def test_a_dead_letter_waits_until_the_processor_may_have_it_kept(
+    broker: BrokerProcess, tmp_path: Path, asked: Ask, caplog: pytest.LogCaptureFixture
+) -> None:
+    users = Users(broker)
+    users.run("deny", "everyone", "subscribe", "dead-letters/#")
+    users.run("allow", "everyone", "all", "#")
+
+    async def reject() -> None:
+        async with run(Strict(), told(broker.port, SqliteDatabase(tmp_path))) as running:
+            await until(lambda: running.waits_for() is None)
+            await publish(broker.port, 0, 1)
+            # Published, it would be nobody's, and its message would be done with.
+            await until(lambda: "dead letters wait" in caplog.text)
+            assert running.counted("dead_letters") == 0
+            users.run("rules", "everyone", "--remove", "1")
+            await until(lambda: running.counted("dead_letters") == 1)
+
+    played(reject())
+    assert asked("list").endswith("1 dead letters\n")
 
 
 def test_dead_letters_are_listed_and_driven_back(
