@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.broker.observe.metrics import METRICS
+from holdfast.core.config import SETTINGS
 from tests.tidy import (
     acceptance_coverage,
     exchanges_page,
@@ -135,6 +137,19 @@ def test_metrics_that_a_page_names_exist() -> None:
         for found in re.findall(r"\bholdfast_[a-z_]+", page.read_text())
     }
     assert not named - known
+
+
+def test_who_lets_everybody_read_metrics_is_told_what_they_name() -> None:
+    labels = {label for metric in METRICS for label in metric.labels}
+    named = {"bridge", "cursor", "environment", "group", "subscription", "topic"}
+    # What the broker's own words are, a version or a number; `by` is an environment, too.
+    own = """
+        by direction durability event kind le limit outcome protocol_version qos queues reason since
+        stage state step strategy transport version what
+    """
+    assert labels == named | set(own.split())
+    reason = SETTINGS["http.metrics_public"].reason
+    assert not {each for each in named if each not in reason}
 
 
 def test_the_page_of_libraries_says_what_the_tables_say() -> None:

@@ -175,6 +175,8 @@ class ProtocolsSection:
         boolean(),
         False,
         """Whether /metrics may be read without credentials from other machines too. It names no
-        client and no topic. On loopback without credentials it is open anyway.""",
+        client and no user, but each bridge, cursor and environment, each group with its topic
+        filter, and each subscription of Pulsar with its topic. On loopback without credentials it
+        is open anyway.""",
         reloadable=True,
     )
