@@ -404,7 +404,7 @@ def test_how_much_waits_for_a_session_is_limited_as_it_is_set_and_shown(limit: i
         await stand.publish("zebra/fx/7/reads", *numbers(0, 9))
         shown = await ClientsSeen(seen(stand)).show("reader-7")
         assert shown is not None
-        assert (shown.waiting_maximum, shown.length.messages) == (limit, 9)
+        assert (shown.waiting_maximum, shown.length.messages) == (limit, limit)
         again = await stand.connect("reader-7")
         assert [fields["payload"] for fields in again.of_kind("publish")] == numbers(9 - limit, 9)
         await sleep(2)

@@ -56,7 +56,7 @@ def forget_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     def connected(queue: BridgeQueue, *arguments: Any, **named: Any) -> bytes:
         queue._rest(arguments[-1])
         queue._queues.begin(queue.record.party, queue._kernel.log.end_offset(), [], arguments[-1])
-        queue._attach(queue._connection, queue.record.reads, 1, arguments[-1])
+        queue._attach(queue._connection, queue.record.reads, 1, queue._queues.at_rest(queue.record))
         return originally(queue, *arguments, **named)
 
     originally = BridgeQueue.connected
