@@ -115,7 +115,7 @@ def test_nothing_is_overwritten(make_broker: MakeBroker, tmp_path: Path) -> None
     (tmp_path / "taken" / "file").write_text("mine")
     done = holdfast("backup", tmp_path / "taken", "--data-dir", broker.data_directory)
     assert done.returncode == 1
-    assert "is there already" in done.stderr
+    assert "name an empty directory" in done.stderr
     done = holdfast("restore", broker.data_directory, "--data-dir", tmp_path / "taken")
     assert done.returncode == 1
     assert [path.name for path in (tmp_path / "taken").iterdir()] == ["file"]

@@ -341,6 +341,8 @@ def test_another_log_another_selection_and_a_newer_form_are_refused(tmp_path: Pa
         Warehouse.opened(tmp_path, Origin("two", "a/#"))
     with pytest.raises(WarehouseError, match=r"topics a/#.*now says b/#"):
         Warehouse.opened(tmp_path, Origin("one", "b/#"))
+    Warehouse.opened(tmp_path / "two", Origin("one", "a/#,b"))
+    Warehouse.opened(tmp_path / "two", Origin("one", "b, a/#"))
     state = tmp_path / "pipeline.json"
     state.write_text(state.read_text().replace('"version": 1', '"version": 2'))
     with pytest.raises(WarehouseError, match="newer version"):

@@ -59,7 +59,9 @@ def copy(data_dir: Path, target: Path) -> Copied:
     """Copies the log of `data_dir` to `target`, a directory that does not exist or is empty, and
     reads every checksum of the copy. Blocks for as long as that takes. Raises `BackupError`."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise BackupError(f"{target} is there already; a copy needs a name of its own")
+        raise BackupError(
+            f"{target} is in use; name an empty directory, or one that is not there yet"
+        )
     directory = data_dir / LOG_DIRECTORY
     if not (directory / FORMAT_FILE).is_file():
         raise BackupError(f"there is no log in {data_dir}")

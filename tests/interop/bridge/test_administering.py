@@ -1,5 +1,6 @@
 """Bridges as an administrator has them over HTTP: made, changed, stopped, removed, seen."""
 
+import errno
 import os
 import subprocess
 from collections.abc import Iterator
@@ -169,6 +170,15 @@ def test_a_password_that_is_kept_goes_nowhere_else(administered: MakeBroker, now
             status, refused = broker.ask(method, path, shown | elsewhere)
             assert (status, "say the password again" in refused["detail"]) == (400, True), refused
     assert broker.bridge("b")["settings"]["keep_alive_s"] == 30
+
+
+def test_a_port_at_which_nobody_listens_is_told_in_the_system_s_words(
+    administered: MakeBroker, nowhere: int
+) -> None:
+    broker = administered()
+    broker.ask("POST", "/v1/bridges", bridge("b", nowhere, local_subscriptions=[OUT]))
+    seen = broker.wait_state("b", "waiting")["last_error"]
+    assert seen == f"{HOST}:{nowhere}: {os.strerror(errno.ECONNREFUSED)}"
 
 
 def test_a_password_file_that_is_a_pipe_is_told_at_once(

@@ -9,6 +9,7 @@ renewed are taken.
 """
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from functools import partial
 from ipaddress import ip_address
@@ -149,6 +150,7 @@ async def _reach(
         except TimeoutError:
             reason = "no answer in time"
         except OSError as error:
-            reason = error.strerror or str(error)
+            # What asyncio says in place of the system names the address once more.
+            reason = os.strerror(error.errno) if error.errno else str(error)
         refusals.append(f"{show_address(host, port)}: {reason}")
     raise OSError("; ".join(refusals))

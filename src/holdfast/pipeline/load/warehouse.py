@@ -84,7 +84,7 @@ class Warehouse:
                 f" the broker has the log with epoch {origin.epoch}: its offsets mean other"
                 " messages. Give the pipeline another directory, or bring the old log back"
             )
-        elif recorded.subscribe != origin.subscribe:
+        elif _topics(recorded) != _topics(origin):
             raise WarehouseError(
                 f"the tables in {directory} are made from the topics {recorded.subscribe}, and the"
                 f" configuration now says {origin.subscribe}: what the new topics had before would"
@@ -124,3 +124,8 @@ class Warehouse:
             for name in sorted(names):
                 held.enter_context(WriterLock(self.directory / TABLES, name))
             yield
+
+
+def _topics(origin: Origin) -> frozenset[str]:
+    """In whatever order, and however often, they are named."""
+    return frozenset(topic.strip() for topic in origin.subscribe.split(","))
