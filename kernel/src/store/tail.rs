@@ -96,10 +96,12 @@ impl Tail {
             let start = index(position.saturating_sub(self.filling.start));
             return self.filling.bytes.get(start..).filter(|rest| !rest.is_empty());
         }
-        let is_before = |chunk: &Arc<Chunk>| (chunk.segment, chunk.start) <= (segment, position);
-        let is_there = |chunk: &Arc<Chunk>| is_before(chunk) && (segment, position) < (chunk.segment, chunk.end());
         // Who reads goes on where it was, or with the chunk behind.
+        let is_there = |chunk: &Arc<Chunk>| {
+            chunk.segment == segment && chunk.start <= position && index(position - chunk.start) < chunk.bytes.len()
+        };
         let near = (self.found..).take(2).find(|place| self.chunks.get(*place).is_some_and(is_there));
+        let is_before = |chunk: &Arc<Chunk>| (chunk.segment, chunk.start) <= (segment, position);
         self.found = near.or_else(|| self.chunks.partition_point(is_before).checked_sub(1))?;
         let chunk = self.chunks.get(self.found).filter(|chunk| chunk.segment == segment)?;
         chunk.bytes.get(index(position.saturating_sub(chunk.start))..).filter(|rest| !rest.is_empty())
