@@ -394,6 +394,25 @@ def test_a_fork_that_nobody_subscribes_to_ends_and_what_cannot_be_forked_is_refu
     with_broker(body, settings(environments_fork_expiry_s=60, queue_messages_maximum=50))
 
 
+@pytest.mark.parametrize(
+    ("since_us", "way_out"), [(0, "take a later time, or raise it"), (None, "raise it")]
+)
+def test_who_forks_a_group_that_is_too_far_behind_is_told_what_helps(
+    since_us: int | None, way_out: str
+) -> None:
+    async def body(stand: Stand) -> None:
+        pods = Pods(stand)
+        await pods.join(ORIGINAL, "bbu-azure-prod-1")
+        if since_us is None:
+            pods.peers.pop("bbu-azure-prod-1").cut()
+        await pods.publish(60)
+        with pytest.raises(CommandRefusedError) as caught:
+            await stand.server.group_commands.fork(ORIGINAL, "bbu-azure-qa", since_us)
+        assert str(caught.value).endswith(f"queue.messages_maximum lets 50 wait; {way_out}")
+
+    with_broker(body, settings(queue_messages_maximum=50))
+
+
 @pytest.mark.accepts("S3.64")
 @pytest.mark.parametrize("limit", [7, 4])
 def test_how_much_waits_for_a_session_is_limited_as_it_is_set_and_shown(limit: int) -> None:

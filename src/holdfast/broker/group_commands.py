@@ -64,12 +64,14 @@ class GroupCommands:
         record = self._find(original)
         name = self._name(record, share_name)
         place = self._place(record, at_us)
+        is_earlier = place < self._stages.queues.mark(record)
+        way_out = "take a later time, or raise it" if is_earlier else "raise it"
         messages = await self._stages.chores.outcome(self._waiting(record, place))
         quota = quota_of(self._config(), "group", named=False)
         if quota.messages is not None and messages > quota.messages:
             sentence = (
                 f"{messages} messages would wait for {name!r}, and queue.messages_maximum lets"
-                f" {quota.messages} wait; take a later time, or raise it"
+                f" {quota.messages} wait; {way_out}"
             )
             raise CommandRefusedError(Refusal.BEYOND_QUOTA, sentence)
         # Somebody else may have made one of this name, or the original may have ended.
