@@ -112,8 +112,8 @@ impl LogReader {
             dict.set_item("bytes", segment.bytes)?;
             dict.set_item("begin_offset", segment.begin_offset.0)?;
             dict.set_item("end_offset", segment.end_offset.0)?;
-            dict.set_item("first_time_us", segment.first_time.0)?;
-            dict.set_item("last_time_us", segment.last_time.0)?;
+            dict.set_item("first_time_us", (segment.records > 0).then_some(segment.first_time.0))?;
+            dict.set_item("last_time_us", (segment.records > 0).then_some(segment.last_time.0))?;
             dict.set_item("sealed", segment.sealed)?;
             dict.set_item("whole", segment.whole)?;
             dict.set_item("records", segment.records)?;

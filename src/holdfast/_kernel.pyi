@@ -852,7 +852,7 @@ class LogReader:
     def epoch(self) -> str:
         """The log's identity: made when it was created, part of every checkpoint outside."""
     def segments(self) -> list[dict[str, Any]]:
-        """number, kind ("log" or "carry"), file, bytes, begin_offset, end_offset, first_time_us, last_time_us, sealed, whole, records."""
+        """number, kind ("log" or "carry"), file, bytes, begin_offset, end_offset, first_time_us and last_time_us (None without records), sealed, whole, records."""
     def topics(self, topic_filter: bytes | None, after: bytes, limit: int) -> list[tuple[str, int]]:
         """The first `limit` topics after a name, in the order of their names' bytes, with their number of stored
         messages; fewer only where there are no more."""

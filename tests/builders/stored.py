@@ -1,13 +1,17 @@
 """Build the log of a data directory, from messages, by the way that a broker takes."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from holdfast.core.layout import LOG_DIRECTORY
+from holdfast.core.subscription import Subscription
 from holdfast.kernel import Arrivals, Inbox, Job, Log, encode_packet
 
 START_US = 1_700_000_000_000_000
+FORGOTTEN_US = START_US * 2
 STEP_US = 1_000
 """Each message is appended one step after the one before, beginning with START_US."""
 CONNECTION = 1
@@ -34,15 +38,7 @@ def store(data_dir: Path, messages: Sequence[Message], *, at: int = 0, seed: int
     (data_dir / LOG_DIRECTORY).mkdir(parents=True, exist_ok=True)
     read_buffer = bytearray(1 << 20)
     inbox, arrivals = Inbox(read_buffer), Arrivals()
-    log, _ = Log.open(
-        str(data_dir / LOG_DIRECTORY),
-        segment_bytes=SEGMENT_BYTES,
-        cache_bytes=1 << 20,
-        reserve_bytes=1 << 20,
-        durability="fsync",
-        seed=seed,
-        now_us=START_US,
-    )
+    log = _opened(data_dir, seed)
     try:
         for number, message in enumerate(messages):
             if number % WINDOW == 0:
@@ -107,27 +103,64 @@ def publish(message: Message, number: int) -> bytes:
 
 def forget(data_dir: Path) -> None:
     """Retention takes all that it may: every closed segment."""
+    with closing(_opened(data_dir)) as log:
+        _forget(log, [])
+
+
+def forget_slowly(data_dir: Path) -> None:
+    """The same, but somebody waits for all of it at first, and only then for nothing any more: what
+    is left is a file without a record."""
+    everything = Subscription(
+        topic_filter="#",
+        qos=1,
+        no_local=False,
+        retain_as_published=True,
+        identifier=None,
+        from_offset=0,
+    )
+    waiting = {
+        "party": 1 << 16,
+        "mark": 0,
+        "subscriptions": (everything,),
+        "keep_from": 0,
+        "messages_maximum": 1 << 40,
+    }
+    with closing(_opened(data_dir)) as log:
+        _forget(log, [waiting])
+        assert log.begin_thinning(FORGOTTEN_US)
+        _carry(log, [])
+
+
+def _opened(data_dir: Path, seed: int = 1) -> Log:
     log, _ = Log.open(
         str(data_dir / LOG_DIRECTORY),
         segment_bytes=SEGMENT_BYTES,
         cache_bytes=1 << 20,
         reserve_bytes=1 << 20,
         durability="fsync",
-        seed=1,
+        seed=seed,
         now_us=START_US,
     )
-    try:
-        now_us = START_US * 2
-        assert log.begin_retention(maximum_age_us=1, maximum_bytes=1, now_us=now_us)
-        _run(log, log.survey_job())
-        while not log.renew_piece(1_000, now_us):
-            pass
-        log.checkpoint(now_us)
-        while not log.find_piece(1_000):
-            pass
-        _run(log, log.carry_job(now_us))
-    finally:
-        log.close()
+    return log
+
+
+def _forget(log: Log, waiting: list[dict[str, Any]]) -> None:
+    assert log.begin_retention(maximum_age_us=1, maximum_bytes=1, now_us=FORGOTTEN_US)
+    _carry(log, waiting)
+
+
+def _carry(log: Log, waiting: list[dict[str, Any]]) -> None:
+    """What has begun is done, for these queues."""
+    _run(log, log.survey_job())
+    while not log.renew_piece(1_000, FORGOTTEN_US):
+        pass
+    log.checkpoint(FORGOTTEN_US)
+    log.visit(waiting)
+    while not log.visit_piece(1_000)[1]:
+        pass
+    while not log.find_piece(1_000):
+        pass
+    _run(log, log.carry_job(FORGOTTEN_US))
 
 
 def _run(log: Log, job: Job | None) -> None:

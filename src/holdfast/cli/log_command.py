@@ -75,9 +75,16 @@ def segments(options: argparse.Namespace) -> int:
             f"{Path(file['file']).name}  {file['kind']:<5}  {state:<6}"
             f"  offsets {file['begin_offset']} to {file['end_offset']}"
             f"  {file['records']} records  {show_size(file['bytes'])}"
-            f"  {time_text(file['first_time_us'])} to {time_text(file['last_time_us'])}"
+            f"  {_span(file)}"
         )
     return 0
+
+
+def _span(file: dict[str, Any]) -> str:
+    """From when to when its records are; one without any has no times."""
+    if not file["records"]:
+        return "-"
+    return f"{time_text(file['first_time_us'])} to {time_text(file['last_time_us'])}"
 
 
 def topics(options: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from holdfast import __version__, system
 from holdfast.cli import COMMANDS, main, parser
 from holdfast.core.config import SETTINGS
 from holdfast.core.sections import TABLES
-from tests.builders.stored import Message, store
+from tests.builders.stored import Message, forget_slowly, store
 
 
 @pytest.fixture(autouse=True)
@@ -169,6 +169,20 @@ def test_a_log_that_is_not_there_is_the_worlds_fault(capsys: pytest.CaptureFixtu
     code, said = refused(capsys, "log", "ranges", "--data-dir", "nowhere")
     assert code == 1
     assert said == "holdfast: there is no log in nowhere; --data-dir names another directory"
+
+
+def test_a_file_without_records_has_no_times(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    store(tmp_path / "data", [Message("t", bytes(60_000)) for _ in range(100)])
+    forget_slowly(tmp_path / "data")
+    assert main(("log", "segments", "--data-dir", "data")) == 0
+    first, *_ = capsys.readouterr().out.splitlines()
+    assert first.startswith("carry-")
+    assert first.split("  ")[-3:] == ["0 records", "96", "-"]
+    assert main(("log", "segments", "--data-dir", "data", "--json")) == 0
+    empty, *_ = json.loads(capsys.readouterr().out)
+    assert empty["first_time_us"] is empty["last_time_us"] is None
 
 
 def test_a_topic_does_not_command_the_terminal(
