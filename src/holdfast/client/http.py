@@ -28,6 +28,11 @@ TIMEOUT_S = 60
 """An answer takes milliseconds; a broker that recovers, or whose disk stalls, many seconds."""
 
 
+def reason_of(error: OSError) -> str:
+    """What happened, in the system's words and without its number; never empty."""
+    return error.strerror or str(error) or type(error).__name__
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What the broker answered."""
@@ -134,8 +139,9 @@ class HttpClient:
         except (FileNotFoundError, ConnectionRefusedError) as error:
             raise BrokerAbsentError(f"no broker runs {self.where}") from error
         except OSError as error:
-            reason = error.strerror or str(error) or type(error).__name__
-            raise BrokerAbsentError(f"the broker {self.where} does not answer: {reason}") from error
+            raise BrokerAbsentError(
+                f"the broker {self.where} does not answer: {reason_of(error)}"
+            ) from error
         return _document(answer)
 
     def _exchange(self, method: str, target: str, body: bytes | None, kind: str) -> Answer:

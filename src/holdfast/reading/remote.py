@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode
 
 import pyarrow as pa
 
-from holdfast.client.http import HttpClient
+from holdfast.client.http import HttpClient, reason_of
 from holdfast.reading.criteria import Criteria, Span
 from holdfast.reading.log import (
     BrokerAwayError,
@@ -155,7 +155,7 @@ class RemoteLog:
             ) from problem
         except OSError as problem:
             raise BrokerAwayError(
-                f"the broker at {self.address} does not answer: {problem}"
+                f"the broker at {self.address} does not answer: {reason_of(problem)}"
             ) from problem
         if answer.status == HTTPStatus.OK:
             return answer.content

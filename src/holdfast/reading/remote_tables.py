@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import pyarrow as pa
 
-from holdfast.client.http import HttpClient
+from holdfast.client.http import HttpClient, reason_of
 from holdfast.core.errors import BrokerAbsentError, BrokerRefusedError
 from holdfast.reading.log import UnreadableLogError
 
@@ -56,7 +56,7 @@ class RemoteTables:
             answer = self._client.request("GET", f"/v1/tables/rows?{query}")
         except OSError as problem:
             raise UnreadableLogError(
-                f"the broker at {self.address} does not answer: {problem}"
+                f"the broker at {self.address} does not answer: {reason_of(problem)}"
             ) from problem
         if answer.status != HTTPStatus.OK:
             raise UnreadableLogError(
