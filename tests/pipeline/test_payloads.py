@@ -12,7 +12,10 @@ import fastavro
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
+from holdfast.pipeline.jobs.silver import reports, silver_job
+from holdfast.pipeline.load.table import no_rows
 from holdfast.pipeline.payloads.catalog import Versions, grouped, read_catalog
 from holdfast.pipeline.payloads.judging import judged, parsed_columns
 from holdfast.pipeline.payloads.schema import SchemaError, read_schema_file, topic_pattern
@@ -55,6 +58,21 @@ def records(spark: SparkSession, *payloads: bytes | dict[str, Any]) -> DataFrame
         for offset, payload in enumerate(payloads)
     ]
     return spark.createDataFrame(rows, read_schema(("topic", "value", "offset", "timestamp")))
+
+
+class NothingBefore:
+    """The first step of all."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def rows(self, table: str, **_at_least: object) -> DataFrame:
+        """A table without rows."""
+        return no_rows(self._spark, silver_job([READS]).makes[table].columns)
+
+    def kept(self, frame: DataFrame) -> DataFrame:
+        """Held by Spark."""
+        return frame.persist()
 
 
 def judge(frame: DataFrame, versions: Versions = READS) -> list[Any]:
@@ -409,3 +427,22 @@ def test_an_avro_schema_that_payloads_may_nest_without_end_is_refused(
     refused = nullcontext() if problem is None else pytest.raises(SchemaError, match=problem)
     with refused:
         read_schema_file(tmp_path / "own.toml")
+
+
+def test_a_payload_is_parsed_once_for_all_tables(spark: SparkSession) -> None:
+    looks = spark.sparkContext.accumulator(0)
+
+    @f.udf(returnType="binary", useArrow=False)
+    def looked_at(value: bytes) -> bytes:
+        looks.add(1)
+        return value
+
+    given = records(spark, report(), report(), having(eventNum=2), b"none")
+    made = reports(given.withColumn("value", looked_at("value")), NothingBefore(spark), [READS])
+    rows = {name: [row["offset"] for row in frame.collect()] for name, frame in made.items()}
+    assert {name: sorted(offsets) for name, offsets in rows.items()} == {
+        "tag_reads": [0, 2],
+        "duplicates": [1],
+        "rejected": [3],
+    }
+    assert looks.value == 4

@@ -23,7 +23,7 @@ from holdfast.pipeline.payloads.judging import (
     REJECTED,
     judged,
     parsed_columns,
-    repeats_marked,
+    repeats,
     report_key,
     topic_condition,
 )
@@ -57,18 +57,24 @@ def reports(fresh: DataFrame, past: Past, schemas: Sequence[Versions]) -> Mappin
     unknown = f.lit(True)
     for versions in schemas:
         condition = topic_condition(versions.newest)
-        rows = judged(fresh.where(unknown & condition), versions)
+        # Held before anything is asked of it: no filter makes Spark plan all of it anew, or parse a
+        # payload twice.
+        rows = past.kept(judged(fresh.where(unknown & condition), versions))
         unknown = unknown & ~condition
-        marked = past.kept(repeats_marked(rows, _before(fresh, past, versions), versions))
-        good = f.col("rule").isNull()
-        table = versions.newest.table
-        found[table] = marked.where(good & f.col("repeats").isNull()).select(
-            *parsed_columns(versions).names
-        )
-        rejected.append(marked.where(~good).select(*REJECTED.names))
-        duplicates.append(
-            marked.where(good & f.col("repeats").isNotNull()).select(*DUPLICATES.names)
-        )
+        rejected.append(rows.where(f.col("rule").isNotNull()).select(*REJECTED.names))
+        good = rows.where(f.col("rule").isNull())
+        if versions.newest.key:
+            before = _before(fresh, past, versions)
+            again = past.kept(repeats(good, before, versions.newest))
+            # Once Spark knows how few they are, it looks them up, and sorts no whole rows for it.
+            again.count()
+            duplicates.append(
+                good.join(again, "offset")
+                .withColumn("key", report_key(versions.newest))
+                .select(*DUPLICATES.names)
+            )
+            good = good.join(again, "offset", "left_anti")
+        found[versions.newest.table] = good.select(*parsed_columns(versions).names)
     rest = fresh.where(unknown).select(*RECORDS)
     rejected.append(
         rest.select(

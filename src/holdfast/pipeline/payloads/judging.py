@@ -111,28 +111,26 @@ def judged(records: DataFrame, versions: Versions) -> DataFrame:
     return taken.select(*columns)
 
 
-def repeats_marked(rows: DataFrame, before: DataFrame, versions: Versions) -> DataFrame:
-    """`judged` rows with `key` and `repeats`: the offset of the report with the same key that came
-    last, if that was not long ago.
+def repeats(good: DataFrame, before: DataFrame, schema: PayloadSchema) -> DataFrame:
+    """Of `judged` rows that broke no rule, the `offset` of each that is a report which came before,
+    and `repeats`: the offset of the report with the same key that came last, if that was not long
+    ago.
 
     `before` has `key`, `offset`, `receivedAt` of earlier reports that may still be repeated.
     """
-    schema = versions.newest
-    if not schema.key:
-        none = f.lit(None)
-        return rows.withColumn("key", none.cast("string")).withColumn("repeats", none.cast("long"))
-    keyed = rows.withColumn("key", f.when(f.col("rule").isNull(), report_key(schema)))
-    seen = keyed.where(f.col("key").isNotNull()).select("key", "offset", "receivedAt")
-    order = Window.partitionBy("key").orderBy("offset")
-    chain = before.select("key", "offset", "receivedAt").unionByName(seen)
-    last = f.lag(f.struct("offset", "receivedAt")).over(order)
-    marked = chain.withColumn("last", last).where(f.col("last").isNotNull())
-    limit = f.expr(f"INTERVAL {schema.duplicate_within_s} SECONDS")
-    repeated = marked.where(f.col("receivedAt") <= f.col("last.receivedAt") + limit).select(
-        f.col("offset").alias("again"), f.col("last.offset").alias("repeats")
+    seen = good.select(
+        report_key(schema).alias("key"), "offset", "receivedAt", f.lit(True).alias("isNew")
     )
-    # Only the repeated rows of this step find themselves; those before are not among `rows`.
-    return keyed.join(repeated, keyed["offset"] == repeated["again"], "left").drop("again")
+    chain = before.select("key", "offset", "receivedAt", f.lit(False).alias("isNew")).unionByName(
+        seen
+    )
+    order = Window.partitionBy("key").orderBy("offset")
+    last = f.lag(f.struct("offset", "receivedAt")).over(order)
+    limit = f.expr(f"INTERVAL {schema.duplicate_within_s} SECONDS")
+    marked = chain.withColumn("last", last).where(f.col("last").isNotNull() & f.col("isNew"))
+    return marked.where(f.col("receivedAt") <= f.col("last.receivedAt") + limit).select(
+        "offset", f.col("last.offset").alias("repeats")
+    )
 
 
 def report_key(schema: PayloadSchema) -> Column:
