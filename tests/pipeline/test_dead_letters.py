@@ -41,7 +41,13 @@ class CutError(Exception):
     """The process ends here."""
 
 
-@pytest.mark.parametrize("where", ["before the rows are written", "before that is on record"])
+@pytest.mark.parametrize(
+    "where",
+    [
+        "before that is on record",
+        pytest.param("before the rows are written", marks=pytest.mark.long),
+    ],
+)
 def test_a_rejected_row_is_published_once_wherever_the_run_was_cut(
     spark: SparkSession,
     broker: BrokerProcess,

@@ -30,7 +30,15 @@ def test_the_cursor_of_a_run_is_where_bronze_is_when_it_has_ended(
     assert pipeline.opened().table("rejected").version() == 19
 
 
-@pytest.mark.parametrize("lost", ["table", "table and cursor", "checkpoint", "later half"])
+@pytest.mark.parametrize(
+    "lost",
+    [
+        "table",
+        "checkpoint",
+        pytest.param("table and cursor", marks=pytest.mark.long),
+        pytest.param("later half", marks=pytest.mark.long),
+    ],
+)
 def test_what_was_lost_of_bronze_is_brought_in_again_before_the_cursor_goes_on(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path, lost: str
 ) -> None:
