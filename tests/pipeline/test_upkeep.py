@@ -16,7 +16,7 @@ from holdfast.pipeline.jobs.job import Job
 from holdfast.pipeline.load.table import MARK, CommitProperties, Shape
 from holdfast.pipeline.load.upkeep import maintain
 from holdfast.pipeline.load.warehouse import Warehouse
-from holdfast.pipeline.running import Pipeline
+from holdfast.pipeline.running import Pipeline, Progress
 from tests.builders.stored import store
 from tests.builders.tag_reads import mixed
 
@@ -168,3 +168,23 @@ def test_the_tables_are_read_by_spark_duckdb_polars_and_pandas(
     assert sorted(by_polars["offset"].to_list()) == expected
     by_pandas = pd.read_parquet(files, columns=["offset"])
     assert sorted(by_pandas["offset"].tolist()) == expected
+
+
+def test_a_run_puts_together_what_it_has_filled(
+    spark: SparkSession, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warehouse = pipeline.opened()
+    before = {name: rows(warehouse, name) for name in BY_OFFSET}
+    told: list[tuple[str, int]] = []
+
+    def seen(progress: Progress) -> None:
+        if progress.compacting is not None:
+            told.append(progress.compacting)
+
+    monkeypatch.setattr("holdfast.pipeline.load.upkeep.FILES_TO_COMPACT", 2)
+    store(pipeline.configuration.directory.parent / "data", mixed(10), at=120)
+    pipeline.run(spark, once=True, seen=seen)
+    assert ("bronze", 2) in told
+    assert len(warehouse.table(BRONZE).files({})) == 1
+    for name, table in before.items():
+        assert rows(warehouse, name).slice(0, table.num_rows).equals(table), name

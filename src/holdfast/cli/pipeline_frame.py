@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 def frame(pipeline: "Pipeline", progress: "Progress") -> Table:
     """A run as it is now."""
     table = Table(title=summary(progress), title_justify="left", title_style="bold")
+    if progress.compacting is not None:
+        table.caption = Text("compacting {}: {:,} files".format(*progress.compacting))
     for name in ("table", "from", "rows", "offset"):
         table.add_column(name, justify="right" if name in ("rows", "offset") else "left")
     sources = {"bronze": "log"}

@@ -56,7 +56,7 @@ class TableEntries:
 
     directory: str = entry("pipeline", "Tables and checkpoints, relative to this file.")
     serving: str = entry("serving.db", "A copy of the answers in SQLite, in there; empty for none.")
-    keep_hours: int = entry(168, "Files that no table names any more stay so long for readers.")
+    keep_hours: int = entry(6, "Files that no table names any more stay so long for readers.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,6 +35,7 @@ from holdfast.pipeline.jobs.silver import silver_job
 from holdfast.pipeline.jobs.stepping import Step, step
 from holdfast.pipeline.load.serving import ServingCopy
 from holdfast.pipeline.load.table import Shape
+from holdfast.pipeline.load.upkeep import StandingUpkeep
 from holdfast.pipeline.load.warehouse import Origin, Warehouse
 from holdfast.pipeline.metrics import lag_of
 from holdfast.pipeline.payloads.catalog import read_catalog
@@ -76,6 +77,8 @@ class Progress:
     steps: dict[str, int] = field(default_factory=dict)
     rows_out: dict[str, int] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
+    compacting: tuple[str, int] | None = None
+    """The table that is being compacted, and how many files it has."""
 
     def took(self, done: Step) -> None:
         """Adds a step."""
@@ -161,6 +164,8 @@ class Pipeline:
         with warehouse.writing(*self.shapes()), self._releasing(spark, warehouse):
             if serving is not None:
                 self.follow(warehouse, serving)
+            upkeep = self._upkeep(warehouse, progress, seen)
+            upkeep.begin()
             query = start_query(
                 spark,
                 warehouse,
@@ -176,6 +181,8 @@ class Pipeline:
                     busy |= self._turn(spark, warehouse, serving, progress)
                     if letters is not None:
                         letters.follow(spark)
+                    if busy:
+                        upkeep.look()
                     progress.versions[BRONZE] = warehouse.table(BRONZE).version()
                     progress.lag = lag_of(query.lastProgress)
                     seen(progress)
@@ -206,6 +213,17 @@ class Pipeline:
         for name, shape in self.shapes().items():
             if shape.key:
                 serving.follow(warehouse.table(name), shape)
+
+    def _upkeep(
+        self, warehouse: Warehouse, progress: Progress, seen: Callable[[Progress], None]
+    ) -> StandingUpkeep:
+        def compacting(table: str, files: int) -> None:
+            progress.compacting = (table, files)
+            seen(progress)
+            progress.compacting = None
+
+        keep_hours = self.configuration.tables.keep_hours
+        return StandingUpkeep(warehouse, self.shapes(), keep_hours, compacting)
 
     def _dead_letters(self, warehouse: Warehouse) -> DeadLetters | None:
         if self.dead_letter_topic is None:

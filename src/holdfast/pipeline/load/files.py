@@ -7,9 +7,10 @@ Flow: DataFrame -> Parquet files below the table -> one `AddAction` each -> comm
 """
 
 import json
+import os
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -32,6 +33,8 @@ SETTINGS = {
     # sorted first, which took a seventh of a micro-batch; and a task's rows are mostly of one day.
     "spark.sql.maxConcurrentOutputFileWriters": "4",
 }
+
+FOLDER_IDLE_S = 3_600
 
 RANGED = ("NONE", "INT", "TIMESTAMP")
 """What a footer calls numbers and times, which are in microseconds."""
@@ -121,6 +124,16 @@ def moved_files(paths: Iterable[Path], origin: Path, table: Path) -> WrittenFile
         target.parent.mkdir(parents=True, exist_ok=True)
         path.rename(target)
     return _found(folder, table)
+
+
+def remove_empty_folders(table: Path) -> None:
+    """Removes the folders of commits whose files are gone, but for those that were changed within
+    the last hour: somebody may be about to write there."""
+    old_s = system.now_us() / 1e6 - FOLDER_IDLE_S
+    for folder, _, _ in os.walk(table / DATA, topdown=False):
+        with suppress(OSError):
+            if Path(folder).stat().st_mtime < old_s:
+                Path(folder).rmdir()
 
 
 def _new_folder(table: Path) -> Path:

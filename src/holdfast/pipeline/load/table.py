@@ -63,6 +63,10 @@ HISTORY_KEPT = "interval 6 hours"
 """One can go back so far to an earlier version. Whoever opens a table lists all that is kept: a
 query that commits each second makes 20 000 of them, which take some 50 ms, and the 30 days that are
 usual would be 2 600 000."""
+NAMED_BEFORE = "delta.deletedFileRetentionDuration"
+"""How long a table knows of a file that it named once, until the file may be removed: as long
+as the versions that name it, unless a configuration says otherwise. Each checkpoint has all of
+these, 600 000 in a week with one a second."""
 HISTORY_COMMITS = 1_000
 """How far back a commit of ours is looked for; `maintain` makes a few, and nobody else any."""
 HARMLESS = frozenset(
@@ -308,6 +312,7 @@ class StoredTable:
                     FORMAT: str(FORMAT_VERSION),
                     "delta.checkpointInterval": str(COMMITS_TO_A_CHECKPOINT),
                     HISTORY: HISTORY_KEPT,
+                    NAMED_BEFORE: HISTORY_KEPT,
                 },
                 raise_if_key_not_exists=False,
                 commit_properties=CommitProperties(custom_metadata={MARK: self.name}),
