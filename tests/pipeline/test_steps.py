@@ -3,6 +3,7 @@
 import shutil
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,9 +14,10 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from pyspark.sql.utils import StreamingQueryException
 
 from holdfast.pipeline.jobs.bronze import BRONZE, Appender, _put_aside_if_ahead, start_query
-from holdfast.pipeline.jobs.job import Job
+from holdfast.pipeline.jobs.job import NO_ROWS, Job
 from holdfast.pipeline.jobs.silver import silver_job
 from holdfast.pipeline.jobs.stepping import AccountingError, catch_up
+from holdfast.pipeline.load.files import DATA
 from holdfast.pipeline.load.lock import TableLockedError
 from holdfast.pipeline.load.table import Shape, TableError
 from holdfast.pipeline.load.warehouse import Origin, Warehouse, WarehouseError
@@ -276,6 +278,27 @@ def test_a_step_that_was_cut_between_two_commits_is_ended_by_the_next_run(
     assert sorted(taken) == list(range(100))
 
 
+def test_tables_that_get_no_rows_have_the_version_of_the_others(
+    spark: SparkSession, source: dict[str, str], tmp_path: Path
+) -> None:
+    store(tmp_path / "data", [message(read("FX", 1, received_at(0)))])
+    warehouse = warehouse_of(source, tmp_path / "pipeline")
+    run_bronze(spark, warehouse, source)
+    latest = Shape(StructType().add("topic", "string"), key=("topic",))
+    nothing = Job("nothing", "bronze", {"latest": latest}, lambda *_: {"latest": NO_ROWS})
+    told: list[int] = []
+    [done] = catch_up(
+        spark, warehouse, nothing, upserted=lambda _name, _job, version, _rows: told.append(version)
+    )
+    assert (done.rows_in, done.rows_out, told) == (1, {"latest": 0}, [0])
+    [done] = catch_up(spark, warehouse, SILVER)
+    assert done.rows_out == {"tag_reads": 1, "reader_events": 0, "rejected": 0, "duplicates": 0}
+    for name in (*SILVER.makes, "latest"):
+        assert warehouse.table(name).version() == 0
+        # Nobody has asked Spark to write what there is not.
+        assert (warehouse.table(name).path / DATA).exists() is (name == "tag_reads")
+
+
 def test_a_job_that_loses_a_row_commits_nothing(
     spark: SparkSession, source: dict[str, str], tmp_path: Path
 ) -> None:
@@ -284,7 +307,7 @@ def test_a_job_that_loses_a_row_commits_nothing(
     run_bronze(spark, warehouse, source)
 
     def losing(fresh: DataFrame, past: object) -> dict[str, DataFrame]:
-        made = dict(SILVER.transform(fresh, past))  # type: ignore[arg-type]
+        made: dict[str, Any] = dict(SILVER.transform(fresh, past))  # type: ignore[arg-type]
         return made | {"tag_reads": made["tag_reads"].where("offset > 3")}
 
     job = Job("silver", "bronze", SILVER.makes, losing, accounts=True)

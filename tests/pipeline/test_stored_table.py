@@ -1,7 +1,7 @@
 """A table whose version is an offset: rows and version together, new columns, rows by key."""
 
 import os
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +85,42 @@ def test_a_column_that_parts_the_table_is_read_as_the_others(
     found = table.frame(spark, shape.columns).orderBy("offset").collect()
     assert [tuple(row) for row in found] == list(enumerate(days))
     assert table.frame(spark, StructType().add("offset", "long")).columns == ["offset"]
+
+
+def test_a_portion_says_of_its_rows_what_its_files_do(spark: SparkSession, tmp_path: Path) -> None:
+    columns = StructType().add("offset", "long").add("at", "timestamp")
+    shape, table = Shape(columns), StoredTable(tmp_path / "t", "epoch")
+    noon = datetime(2026, 10, 25, 12, 0, 0, 1_500, tzinfo=UTC)
+    for told in ([(1, noon), (2, None)], [(3, noon + timedelta(hours=1))], [(5, None)]):
+        frame = spark.createDataFrame(told, columns).coalesce(1)
+        assert table.commit(write_files(frame, table.path, None), shape, told[-1][0])
+    every = table.portion(NOTHING, 9)
+    assert (len(every.files), every.rows()) == (3, 4)
+    assert every.earliest("at") is None, "a file does not say"
+    first = table.portion(NOTHING, 3)
+    assert (len(first.files), first.rows()) == (2, 3)
+    # Times are said in milliseconds, and no row is before.
+    assert first.earliest("at") == noon.replace(microsecond=1_000)
+    part = table.portion(1, 4)
+    assert (len(part.files), part.rows()) == (2, None), "a file has another row too"
+    kept = table.of_portion(spark, columns, part).orderBy("offset").collect()
+    assert [row["offset"] for row in kept] == [2, 3]
+    assert (table.portion(5, 9).files, table.portion(5, 9).rows()) == ((), 0)
+
+
+def test_small_files_are_read_by_one_task(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = StoredTable(tmp_path / "t", "epoch")
+    for offset in range(4):
+        append(table, spark, NARROW, offset, "x")
+
+    def tasks() -> int:
+        return table.frame(spark, NARROW.columns).rdd.getNumPartitions()
+
+    assert tasks() == 1
+    monkeypatch.setattr("holdfast.pipeline.load.table.ONE_TASK_BYTES", 100)
+    assert tasks() > 1
 
 
 def test_a_change_by_somebody_else_is_found_behind_what_changes_no_row(

@@ -1,5 +1,7 @@
 """Tables done again, kept in order, and read by others: the rows stay the same."""
 
+from dataclasses import replace
+
 import duckdb
 import pandas as pd
 import polars as pl
@@ -16,7 +18,8 @@ from holdfast.pipeline.jobs.job import Job
 from holdfast.pipeline.load.table import MARK, CommitProperties, Shape
 from holdfast.pipeline.load.upkeep import maintain
 from holdfast.pipeline.load.warehouse import Warehouse
-from holdfast.pipeline.running import Pipeline, Progress
+from holdfast.pipeline.running import REST_MAXIMUM_S, Pipeline, Progress
+from holdfast.pipeline.running import rest_s as rest_s_of_a_run
 from tests.builders.stored import store
 from tests.builders.tag_reads import mixed
 
@@ -170,6 +173,46 @@ def test_the_tables_are_read_by_spark_duckdb_polars_and_pandas(
     assert sorted(by_pandas["offset"].tolist()) == expected
 
 
+class EnoughError(Exception):
+    """The run has done what is looked at."""
+
+
+@pytest.mark.parametrize(("rows_per_batch", "does_rest"), [(500_000, True), (1, False)])
+def test_a_run_rests_where_it_has_left_nothing_behind(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    monkeypatch: pytest.MonkeyPatch,
+    rows_per_batch: int,
+    does_rest: bool,
+) -> None:
+    rested: list[float] = []
+
+    def rest_s(worked_s: float) -> float:
+        rested.append(worked_s)
+        return 0.01
+
+    end = pipeline.opened().table(BRONZE).version() + 1
+    given = pipeline.configuration
+    run = replace(given.run, rows_per_batch=rows_per_batch, interval_s=0.1)
+    monkeypatch.setattr(pipeline, "configuration", replace(given, run=run))
+    monkeypatch.setattr("holdfast.pipeline.running.rest_s", rest_s)
+    store(given.directory.parent / "data", mixed(1), at=end)
+    turns = 0
+
+    def seen(progress: Progress) -> None:
+        nonlocal turns
+        # The turn after the one that has brought all tables to the end.
+        turns += all(progress.versions.get(name) == end for name in pipeline.shapes())
+        if turns == 2:
+            raise EnoughError
+
+    with pytest.raises(EnoughError):
+        pipeline.run(spark, once=False, seen=seen)
+    assert bool(rested) is does_rest
+    assert rest_s_of_a_run(2.0) == 2.0
+    assert rest_s_of_a_run(600.0) == REST_MAXIMUM_S
+
+
 def test_a_run_puts_together_what_it_has_filled(
     spark: SparkSession, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,9 +225,10 @@ def test_a_run_puts_together_what_it_has_filled(
             told.append(progress.compacting)
 
     monkeypatch.setattr("holdfast.pipeline.load.upkeep.FILES_TO_COMPACT", 2)
-    store(pipeline.configuration.directory.parent / "data", mixed(10), at=120)
+    end = warehouse.table(BRONZE).version() + 1
+    store(pipeline.configuration.directory.parent / "data", mixed(10), at=end)
     pipeline.run(spark, once=True, seen=seen)
-    assert ("bronze", 2) in told
-    assert len(warehouse.table(BRONZE).files({})) == 1
+    # And those of the run itself have come since.
+    assert len(warehouse.table(BRONZE).files({})) <= dict(told)[BRONZE]
     for name, table in before.items():
         assert rows(warehouse, name).slice(0, table.num_rows).equals(table), name

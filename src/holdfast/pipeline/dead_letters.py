@@ -77,8 +77,9 @@ class DeadLetters:
 
     def _write(self, spark: SparkSession) -> None:
         producer, after, upto = self._written.producer, self._written.after, self._written.upto
-        if self._table.files({"offset": after + 1}):
-            rows = letters(self._table.between(spark, REJECTED, after, upto))
+        portion = self._table.portion(after, upto)
+        if portion.files:
+            rows = letters(self._table.of_portion(spark, REJECTED, portion))
             save = rows.write.format("holdfast").mode("append").options(**self.options)
             save.options(producer=producer, batch=str(upto)).save()
         self._keep(replace(self._written, after=upto))

@@ -52,6 +52,7 @@ SOURCE_ERRORS = (
 )
 IDLE_S = 0.2
 """How long a run with nothing to do waits for the query."""
+REST_MAXIMUM_S = 5.0
 CONFIGURED = "SPARK_CONF_DIR"
 SAYS = Path(__file__).with_name("log4j2.properties")
 """What Spark writes to the terminal: nothing."""
@@ -176,9 +177,10 @@ class Pipeline:
             )
             try:
                 while True:
-                    running = query.isActive
+                    running, began_s = query.isActive, system.monotonic_s()
                     busy = followed.follow(spark, warehouse)
-                    busy |= self._turn(spark, warehouse, serving, progress)
+                    largest = self._turn(spark, warehouse, serving, progress)
+                    busy |= largest is not None
                     if letters is not None:
                         letters.follow(spark)
                     if busy:
@@ -188,8 +190,11 @@ class Pipeline:
                     seen(progress)
                     if not running and not busy:
                         break
+                    worked_s = system.monotonic_s() - began_s
                     if not busy:
                         query.awaitTermination(IDLE_S)  # type: ignore[arg-type]
+                    elif running and (largest or 0) < self.configuration.run.rows_per_batch:
+                        query.awaitTermination(rest_s(worked_s))  # type: ignore[arg-type]
             finally:
                 query.stop()
             _raise_its_error(query)
@@ -236,9 +241,10 @@ class Pipeline:
         warehouse: Warehouse,
         serving: ServingCopy | None,
         progress: Progress,
-    ) -> bool:
-        """A step of each job; false if there was nothing to do."""
-        busy = False
+    ) -> int | None:
+        """A step of each job; returns the rows of the largest, `None` if there was nothing to
+        do."""
+        largest: int | None = None
 
         def upserted(name: str, job: Job, version: int, rows: object) -> None:
             if serving is not None:
@@ -249,9 +255,16 @@ class Pipeline:
             with told(f"job {job.name}: "):
                 done = step(spark, warehouse, job, rows=rows, upserted=upserted)
             if done is not None:
-                busy = True
+                largest = max(largest or 0, done.rows_in)
                 progress.took(done)
-        return busy
+        return largest
+
+
+def rest_s(worked_s: float) -> float:
+    """How long a run rests after a turn of its jobs that has left nothing behind: as long as the
+    turn took, so that half of the time is somebody else's, and no longer than `REST_MAXIMUM_S`. A
+    step takes seconds of a machine however few rows it has."""
+    return min(worked_s, REST_MAXIMUM_S)
 
 
 def _batch(progress: Progress, rows: int) -> None:

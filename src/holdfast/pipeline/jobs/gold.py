@@ -8,7 +8,7 @@ input. So each table is a function of its input's rows, whatever the steps were.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
@@ -27,6 +27,7 @@ from holdfast.pipeline.jobs.job import Job, Past
 from holdfast.pipeline.jobs.sessions import joined, near, seconds_between, sessions
 from holdfast.pipeline.load.table import Shape
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 BUCKET_OFFSETS = 64
 """Ranges and messages are joined by so many offsets: a range of many is told for each of them, and
 each message of one is held against each range that begins or ends there."""
@@ -282,10 +283,16 @@ def window_start(time: str, seconds: int) -> Column:
 
 def _touched(fresh: DataFrame, past: Past, table: str, time: str, seconds: int) -> DataFrame:
     """All rows of the windows that new rows are in, and of those after."""
-    first = fresh.agg(f.min(time).alias(time)).select(window_start(time, seconds)).first()
-    if first is None or first[0] is None:
+    first = past.earliest(time) or _earliest(fresh, time)
+    if first is None:
         return fresh
-    # In UTC: a time of the machine's zone comes twice in the night that clocks are put back.
-    since = first[0].astimezone(UTC)
+    window = timedelta(seconds=seconds)
+    since = EPOCH + (first - EPOCH) // window * window
     rows = past.rows(table, **{time: since})
     return rows.where(f.col(time) >= f.lit(since))
+
+
+def _earliest(rows: DataFrame, time: str) -> datetime | None:
+    found = rows.agg(f.min(time)).first()
+    # In UTC: a time of the machine's zone comes twice in the night that clocks are put back.
+    return None if found is None or found[0] is None else found[0].astimezone(UTC)

@@ -11,7 +11,8 @@ Invariants:
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from datetime import datetime
+from typing import Final, Protocol
 
 from pyspark.sql import DataFrame
 
@@ -26,11 +27,25 @@ class Past(Protocol):
         """The rows of a table up to the step's end, or its beginning if the job makes the table;
         files wholly below the named values are left out."""
 
+    @property
+    def taken(self) -> int:
+        """How many rows the step takes."""
+
+    def earliest(self, column: str) -> datetime | None:
+        """A time that is no later than any of the step's rows has in the column, without asking
+        them; `None` where that is not known."""
+
     def kept(self, frame: DataFrame) -> DataFrame:
         """The same rows, held until the step ends, since more than one table is made of them."""
 
 
-Transform = Callable[[DataFrame, Past], Mapping[str, DataFrame]]
+class NoRows:
+    """In place of a frame: the table gets no rows in this step, and nothing is asked of Spark."""
+
+
+NO_ROWS: Final = NoRows()
+
+Transform = Callable[[DataFrame, Past], Mapping[str, DataFrame | NoRows]]
 """New rows of the input and what was there before: rows for each table that the job makes."""
 
 

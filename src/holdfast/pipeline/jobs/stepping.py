@@ -16,17 +16,20 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from holdfast.core.errors import OperatingError
-from holdfast.pipeline.jobs.job import Job
+from holdfast.pipeline.jobs.job import Job, NoRows
 from holdfast.pipeline.jobs.own import blamed, blamed_in_spark
-from holdfast.pipeline.load.files import WrittenFiles, write_files
-from holdfast.pipeline.load.table import StoredTable
+from holdfast.pipeline.load.files import WrittenFiles, no_files, write_files
+from holdfast.pipeline.load.table import Portion, Shape, StoredTable, no_rows
 from holdfast.pipeline.load.warehouse import Warehouse
 
 log = logging.getLogger(__name__)
@@ -62,19 +65,34 @@ class _Past:
     warehouse: Warehouse
     spark: SparkSession
     job: Job
-    after: int
-    upto: int
+    portion: Portion
     held: list[DataFrame] = field(default_factory=list)
+
+    @cached_property
+    def fresh(self) -> DataFrame:
+        """The rows of the step."""
+        source = self.warehouse.table(self.job.reads)
+        return source.of_portion(self.spark, source.columns(), self.portion)
+
+    @cached_property
+    def taken(self) -> int:
+        """How many these are."""
+        rows = self.portion.rows()
+        return self.fresh.count() if rows is None else rows
+
+    def earliest(self, column: str) -> datetime | None:
+        """A time that none of them is before."""
+        return self.portion.earliest(column)
 
     def rows(self, table: str, **at_least: object) -> DataFrame:
         """The rows of a table; of the job's own, those before the step."""
         stored = self.warehouse.table(table)
         shape = self.job.makes.get(table)
         if shape is None:
-            end = self.upto
+            end = self.portion.upto
             columns = stored.columns()
         else:
-            end = self.after
+            end = self.portion.after
             columns = shape.columns
         frame = stored.frame(self.spark, columns, above=at_least)
         return frame.where(f.col("offset") <= end) if "offset" in columns.names else frame
@@ -105,20 +123,19 @@ def step(
     if known <= after:
         return None
     upto = versions[1] if len(versions) > 1 else source.step_end(after, rows)
-    past = _Past(warehouse, spark, job, after, upto)
+    past = _Past(warehouse, spark, job, source.portion(after, upto))
     try:
-        fresh = source.between(spark, source.columns(), after, upto)
-        rows_in = fresh.count()
-        made = _made(job, fresh, past)
+        made = _made(job, past)
         with blamed_in_spark(job):
-            out = _load(warehouse, job, made, upto, rows_in, upserted)
+            out = _load(warehouse, job, made, upto, past.taken, upserted)
     finally:
         past.release()
-    return Step(job.name, after, upto, rows_in, out)
+    return Step(job.name, after, upto, past.taken, out)
 
 
-def _made(job: Job, fresh: DataFrame, past: _Past) -> Mapping[str, DataFrame]:
-    """What a job makes of some rows: a frame for each of its tables."""
+def _made(job: Job, past: _Past) -> Mapping[str, DataFrame | NoRows]:
+    """What a job makes of the rows of a step, for each of its tables."""
+    fresh = past.fresh
     with blamed(job):
         made: Any = job.transform(fresh, past)
     frames: Mapping[str, Any] = made if isinstance(made, Mapping) else {}
@@ -128,7 +145,7 @@ def _made(job: Job, fresh: DataFrame, past: _Past) -> Mapping[str, DataFrame]:
             f"job {job.name} says that it makes {', '.join(job.makes)}, and made {what}"
         )
     for name, frame in frames.items():
-        if not isinstance(frame, DataFrame):
+        if not isinstance(frame, DataFrame | NoRows):
             raise AccountingError(
                 f"job {job.name} made {type(frame).__name__} in place of a frame for the table"
                 f" {name}"
@@ -139,7 +156,7 @@ def _made(job: Job, fresh: DataFrame, past: _Past) -> Mapping[str, DataFrame]:
 def _load(
     warehouse: Warehouse,
     job: Job,
-    made: Mapping[str, DataFrame],
+    made: Mapping[str, DataFrame | NoRows],
     upto: int,
     rows_in: int,
     upserted: Upserted | None,
@@ -151,10 +168,14 @@ def _load(
     for name, frame in made.items():
         shape, table = job.makes[name], warehouse.table(name)
         if shape.key:
-            changed[name] = frame.toArrow()
+            changed[name] = _arrow(frame, shape)
             counts[name] = changed[name].num_rows
         else:
-            files = write_files(frame, table.path, shape.partition)
+            files = (
+                no_files(table.path)
+                if isinstance(frame, NoRows)
+                else write_files(frame, table.path, shape.partition)
+            )
             counts[name] = files.rows
             written.append((table, name, files))
     if job.accounts and sum(counts.values()) != rows_in:
@@ -174,17 +195,26 @@ def _load(
     return counts
 
 
+def _arrow(frame: DataFrame | NoRows, shape: Shape) -> pa.Table:
+    if isinstance(frame, NoRows):
+        return to_arrow_schema(shape.columns, timezone="UTC").empty_table()
+    return frame.toArrow()
+
+
 @contextmanager
 def made_again(
     spark: SparkSession, warehouse: Warehouse, job: Job, after: int, upto: int
 ) -> Iterator[Mapping[str, DataFrame]]:
     """What a job makes of a range of its input, whatever its tables have; writes nothing."""
     source = warehouse.table(job.reads)
-    past = _Past(warehouse, spark, job, after, upto)
+    past = _Past(warehouse, spark, job, source.portion(after, upto))
     try:
-        fresh = source.between(spark, source.columns(), after, upto)
+        made = _made(job, past)
         with blamed_in_spark(job):
-            yield _made(job, fresh, past)
+            yield {
+                name: no_rows(spark, job.makes[name].columns) if isinstance(rows, NoRows) else rows
+                for name, rows in made.items()
+            }
     finally:
         past.release()
 

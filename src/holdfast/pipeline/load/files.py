@@ -72,6 +72,11 @@ def write_files(frame: DataFrame, table: Path, partition: str | None) -> Written
     return _found(folder, table)
 
 
+def no_files(table: Path) -> WrittenFiles:
+    """What has been written of no rows."""
+    return WrittenFiles(_new_folder(table), (), 0)
+
+
 def write_one_day(frame: DataFrame, table: Path, partition: str, *, of: str) -> WrittenFiles | None:
     """Writes rows whose times `of` are of one day below the table, as of that value of the
     partition; returns when all files are whole. `None`, and nothing is left, if a file would hold

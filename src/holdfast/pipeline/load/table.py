@@ -14,7 +14,7 @@ Invariants:
 Flow: rows -> data files (`load.files`) -> one commit.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -55,6 +55,9 @@ NOTHING = -1
 """The version of a table that holds nothing yet."""
 COMMIT_ATTEMPTS = 5
 """Compaction beside a job may take a file that a commit was to replace; the next try sees that."""
+ONE_TASK_BYTES = 8 * 1024 * 1024
+"""Files that are no larger together are read by one task, and what is made of them needs no
+exchange between tasks: each takes longer to be started than these rows do."""
 COMMITS_TO_A_CHECKPOINT = 20
 """A table is opened with every commit, and reads those that are behind its last checkpoint: a
 hundred, as delta-rs has it, take 25 ms."""
@@ -113,6 +116,31 @@ def _has_place(kind: DataType) -> bool:
     if isinstance(kind, StructType):
         return all(_has_place(each.dataType) for each in kind)
     return isinstance(kind, PLACED)
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """A range of a table's offsets, and what the table's log says of the files that hold it. To ask
+    Spark for as much takes a query, which is most of a small step."""
+
+    after: int
+    upto: int
+    files: tuple[Mapping[str, Any], ...]
+
+    def rows(self) -> int | None:
+        """How many there are; `None` where a file may hold others too."""
+        for each in self.files:
+            low, high = each.get("min.offset"), each.get("max.offset")
+            if low is None or high is None or low <= self.after or high > self.upto:
+                return None
+        return sum(int(each["num_records"]) for each in self.files)
+
+    def earliest(self, column: str) -> datetime | None:
+        """A time that is no later than any of them has in the column; `None` where a file does not
+        say one."""
+        found = [each.get(f"min.{column}") for each in self.files]
+        times = [_in_utc(each) for each in found if isinstance(each, datetime)]
+        return min(times) if times and len(times) == len(found) else None
 
 
 class StoredTable:
@@ -239,6 +267,8 @@ class StoredTable:
             return no_rows(spark, columns)
         reader = spark.read.schema(columns).option("recursiveFileLookup", "true")
         frame = reader.parquet(*chosen)
+        if sum(Path(path).stat().st_size for path in chosen) <= ONE_TASK_BYTES:
+            frame = frame.coalesce(1)
         # What parts the table is in the names of folders alone, which lie in one folder a commit.
         folders = Path(chosen[0]).relative_to(self.path).parts[:-1]
         for name in (folder.partition("=")[0] for folder in folders if "=" in folder):
@@ -247,22 +277,41 @@ class StoredTable:
                 frame = frame.withColumn(name, told.cast(columns[name].dataType))
         return frame
 
-    def between(self, spark: SparkSession, columns: StructType, after: int, upto: int) -> DataFrame:
-        """The rows with offsets beyond `after`, up to and with `upto`."""
-        frame = self.frame(spark, columns, above={"offset": after + 1})
-        return frame.where((f.col("offset") > after) & (f.col("offset") <= upto))
+    def portion(self, after: int, upto: int) -> "Portion":
+        """What the table says of its rows with offsets beyond `after`, up to and with `upto`."""
+        return Portion(after, upto, tuple(self._actions(after, upto)))
+
+    def of_portion(self, spark: SparkSession, columns: StructType, portion: "Portion") -> DataFrame:
+        """Those rows, as Spark reads them."""
+        frame = self.frame(spark, columns, files=[self._path(each) for each in portion.files])
+        return frame.where((f.col("offset") > portion.after) & (f.col("offset") <= portion.upto))
 
     def files(self, above: Mapping[str, Any]) -> list[str]:
         """The files that may hold rows at or above these values."""
-        if not self.exists():
-            return []
-        found = pa.table(self.opened().get_add_actions(flatten=True)).to_pylist()
-        kept = [
-            each
-            for each in found
+        return [
+            self._path(each)
+            for each in self._described()
             if all(_may_reach(each.get(f"max.{name}"), value) for name, value in above.items())
         ]
-        return [str(self.path / each["path"]) for each in kept]
+
+    def _described(self) -> list[dict[str, Any]]:
+        """What the table's log says of each of its files."""
+        if not self.exists():
+            return []
+        found: list[dict[str, Any]] = pa.table(
+            self.opened().get_add_actions(flatten=True)
+        ).to_pylist()
+        return found
+
+    def _actions(self, after: int, upto: int) -> Iterator[dict[str, Any]]:
+        """Those of the files that may hold offsets of a range."""
+        for each in self._described():
+            low, high = each.get("min.offset"), each.get("max.offset")
+            if (high is None or high > after) and (low is None or low <= upto):
+                yield each
+
+    def _path(self, action: Mapping[str, Any]) -> str:
+        return str(self.path / action["path"])
 
     def time_us_at(self, offset: int, column: str) -> int | None:
         """What the row with an offset has as its time, in microseconds; `None` without such a row
@@ -280,10 +329,9 @@ class StoredTable:
         """The offset up to which there are about so many rows beyond `after`; the version at
         most."""
         version = self.version()
-        found = pa.table(self.opened().get_add_actions(flatten=True)).to_pylist()
         ahead = sorted(
             (each["min.offset"], each["max.offset"], each["num_records"])
-            for each in found
+            for each in self._described()
             if each.get("max.offset") is not None and each["max.offset"] > after
         )
         taken, end = 0, after
@@ -408,6 +456,10 @@ def _nullable(schema: pa.Schema) -> pa.Schema:
 
 
 def _may_reach(highest: Any, value: Any) -> bool:
-    if isinstance(highest, datetime) and highest.tzinfo is None:
-        highest = highest.replace(tzinfo=UTC)
+    if isinstance(highest, datetime):
+        highest = _in_utc(highest)
     return highest is None or bool(highest >= value)
+
+
+def _in_utc(time: datetime) -> datetime:
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
