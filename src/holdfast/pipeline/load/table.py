@@ -55,7 +55,7 @@ NOTHING = -1
 """The version of a table that holds nothing yet."""
 COMMIT_ATTEMPTS = 5
 """Compaction beside a job may take a file that a commit was to replace; the next try sees that."""
-ONE_TASK_BYTES = 8 * 1024 * 1024
+ONE_TASK_BYTES = 1024 * 1024
 """Files that are no larger together are read by one task, and what is made of them needs no
 exchange between tasks: each takes longer to be started than these rows do."""
 COMMITS_TO_A_CHECKPOINT = 20
