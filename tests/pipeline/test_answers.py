@@ -95,8 +95,11 @@ class Rows:
 
     def __init__(self, **frames: DataFrame) -> None:
         self._frames = frames
+        self.asked: dict[str, dict[str, object]] = {}
+        """What was said of the tables' files that are not needed."""
 
-    def rows(self, table: str, **_at_least: object) -> DataFrame:
+    def rows(self, table: str, **at_least: object) -> DataFrame:
+        self.asked[table] = at_least
         return self._frames[table]
 
     def kept(self, frame: DataFrame) -> DataFrame:
@@ -170,9 +173,11 @@ def test_a_window_and_a_report_are_found_in_the_night_that_clocks_are_put_back(
     )
     nothing = no_rows(spark, DUPLICATES)
     past = Rows(tag_reads=tags, duplicates=nothing)
-    assert [
-        row["offset"] for row in _before(begin + timedelta(minutes=1), past, reads).collect()
-    ] == [1]
+    first = begin + timedelta(minutes=1)
+    assert [row["offset"] for row in _before(first, past, reads).collect()] == [1]
+    horizon = first - timedelta(seconds=reads.newest.duplicate_within_s)
+    needed = {"receivedAt": horizon}
+    assert past.asked == {"tag_reads": needed, "duplicates": needed}
 
 
 @pytest.mark.long

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 from pyspark.sql.types import StructType
 
 from holdfast.pipeline.load.files import DATA, FOLDER_IDLE_S, moved_files
@@ -79,6 +80,23 @@ def test_files_that_cannot_be_put_together_are_left_until_there_are_as_many_more
         grow(warehouse.table("t"), offset)
         upkeep.look()
     assert told == [4, 8]
+
+
+def test_a_compaction_that_lost_every_race_is_tried_again_at_the_next_look(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grow(warehouse.table("t"), *range(FILES_TO_COMPACT))
+    upkeep = StandingUpkeep(warehouse, ("t",), 6)
+
+    def lose(_table: StoredTable) -> None:
+        raise CommitFailedError("somebody else was quicker")
+
+    with monkeypatch.context() as busy:
+        busy.setattr("holdfast.pipeline.load.upkeep._compact", lose)
+        upkeep.look()
+    assert len(warehouse.table("t").files({})) == FILES_TO_COMPACT
+    upkeep.look()
+    assert len(warehouse.table("t").files({})) == 1
 
 
 def test_what_nobody_names_goes_after_its_hours_with_its_folders(warehouse: Warehouse) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -121,6 +122,17 @@ def test_small_files_are_read_by_one_task(
     assert tasks() == 1
     monkeypatch.setattr("holdfast.pipeline.load.table.ONE_TASK_BYTES", 100)
     assert tasks() > 1
+
+
+def test_a_file_that_somebody_has_removed_is_named_by_whoever_reads_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = StoredTable(tmp_path / "t", "epoch")
+    append(table, spark, NARROW, 1, "x")
+    [path] = table.files({})
+    Path(path).unlink()
+    with pytest.raises(AnalysisException, match=Path(path).name):
+        table.of_portion(spark, NARROW.columns, table.portion(NOTHING, 1)).collect()
 
 
 def test_a_change_by_somebody_else_is_found_behind_what_changes_no_row(

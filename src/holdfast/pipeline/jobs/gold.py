@@ -25,9 +25,9 @@ from pyspark.sql.types import (
 from holdfast.pipeline.jobs.acknowledged import ACKNOWLEDGED
 from holdfast.pipeline.jobs.job import Job, Past
 from holdfast.pipeline.jobs.sessions import joined, near, seconds_between, sessions
+from holdfast.pipeline.load.files import EPOCH
 from holdfast.pipeline.load.table import Shape
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 BUCKET_OFFSETS = 64
 """Ranges and messages are joined by so many offsets: a range of many is told for each of them, and
 each message of one is held against each range that begins or ends there."""

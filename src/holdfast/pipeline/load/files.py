@@ -35,7 +35,7 @@ SETTINGS = {
 }
 
 FOLDER_IDLE_S = 3_600
-
+"""A folder that nobody has changed for so long is nobody's who is about to write there."""
 RANGED = ("NONE", "INT", "TIMESTAMP")
 """What a footer calls numbers and times, which are in microseconds."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -132,8 +132,7 @@ def moved_files(paths: Iterable[Path], origin: Path, table: Path) -> WrittenFile
 
 
 def remove_empty_folders(table: Path) -> None:
-    """Removes the folders of commits whose files are gone, but for those that were changed within
-    the last hour: somebody may be about to write there."""
+    """Removes the folders of commits whose files are gone, `FOLDER_IDLE_S` after the last went."""
     old_s = system.now_us() / 1e6 - FOLDER_IDLE_S
     for folder, _, _ in os.walk(table / DATA, topdown=False):
         with suppress(OSError):

@@ -14,7 +14,7 @@ Invariants:
 Flow: rows -> data files (`load.files`) -> one commit.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -259,18 +259,22 @@ class StoredTable:
         columns: StructType,
         *,
         above: Mapping[str, Any] | None = None,
-        files: Iterable[str] | None = None,
     ) -> DataFrame:
         """The rows as Spark reads them; `above` leaves out files that lie wholly below it."""
-        chosen = list(files) if files is not None else self.files(above or {})
+        return self._read(spark, columns, self._reaching(above or {}))
+
+    def _read(
+        self, spark: SparkSession, columns: StructType, chosen: Sequence[Mapping[str, Any]]
+    ) -> DataFrame:
+        """The rows of files that the table's log describes."""
         if not chosen:
             return no_rows(spark, columns)
         reader = spark.read.schema(columns).option("recursiveFileLookup", "true")
-        frame = reader.parquet(*chosen)
-        if sum(Path(path).stat().st_size for path in chosen) <= ONE_TASK_BYTES:
+        frame = reader.parquet(*map(self._path, chosen))
+        if sum(each["size_bytes"] for each in chosen) <= ONE_TASK_BYTES:
             frame = frame.coalesce(1)
         # What parts the table is in the names of folders alone, which lie in one folder a commit.
-        folders = Path(chosen[0]).relative_to(self.path).parts[:-1]
+        folders = Path(chosen[0]["path"]).parts[:-1]
         for name in (folder.partition("=")[0] for folder in folders if "=" in folder):
             if name in columns.names:
                 told = f.regexp_extract("_metadata.file_path", f".*/{name}=([^/]*)/", 1)
@@ -283,13 +287,16 @@ class StoredTable:
 
     def of_portion(self, spark: SparkSession, columns: StructType, portion: "Portion") -> DataFrame:
         """Those rows, as Spark reads them."""
-        frame = self.frame(spark, columns, files=[self._path(each) for each in portion.files])
+        frame = self._read(spark, columns, portion.files)
         return frame.where((f.col("offset") > portion.after) & (f.col("offset") <= portion.upto))
 
     def files(self, above: Mapping[str, Any]) -> list[str]:
         """The files that may hold rows at or above these values."""
+        return [self._path(each) for each in self._reaching(above)]
+
+    def _reaching(self, above: Mapping[str, Any]) -> list[dict[str, Any]]:
         return [
-            self._path(each)
+            each
             for each in self._described()
             if all(_may_reach(each.get(f"max.{name}"), value) for name, value in above.items())
         ]

@@ -85,8 +85,8 @@ class StandingUpkeep:
             files = _files(table.opened())
             if files >= self._left.get(table.name, 0) + FILES_TO_COMPACT:
                 self.compacting(table.name, files)
-                _tried(partial(_compact, table))
-                self._left[table.name] = _files(table.opened())
+                if _tried(partial(_compact, table)):
+                    self._left[table.name] = _files(table.opened())
         swept = self.warehouse.directory / SWEPT
         if not swept.exists() or system.now_us() / 1e6 - swept.stat().st_mtime >= SWEEP_S:
             for table in self._tables():
